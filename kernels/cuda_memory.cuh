@@ -14,16 +14,18 @@ inline cudaStream_t stream_of(const CudaMemory& on) {
 inline cudaStream_t communication_stream_of(const CudaMemory& on) {
   return static_cast<cudaStream_t>(on.communication_stream());
 }
+inline void require_gpu(cudaError_t status) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // else a later call would give it again
+  fail(ErrorCode::usage, std::string("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '") +
+                             cudaGetErrorString(status) + "'. See what nvidia-smi lists, or take Cpu.");
+}
 }  // namespace gpu
 
 DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
   const gpu::Work work{"open"};
   cudaStream_t stream = nullptr, beside = nullptr;
-  if (const cudaError_t status = cudaStreamCreate(&stream); status != cudaSuccess) {
-    cudaGetLastError();  // else a later call would give it again
-    fail(ErrorCode::usage, std::string("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '") +
-                               cudaGetErrorString(status) + "'. See what nvidia-smi lists, or take Cpu.");
-  }
+  gpu::require_gpu(cudaStreamCreate(&stream));
   stream_ = stream;
   try {
     gpu::check(work, cudaStreamCreate(&beside));
@@ -59,13 +61,30 @@ DSPP_CUDA_INLINE void CudaMemory::close() noexcept {
 }
 
 DSPP_CUDA_INLINE std::byte* CudaMemory::take(Size bytes) noexcept {
-  void* memory = nullptr;
-  if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) return static_cast<std::byte*>(memory);
-  cudaGetLastError();  // else a later call would give it again
+  free_later();
+  for (const bool again : {!later_.empty(), false}) {
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) {
+      if (watcher_) watcher_->taken(static_cast<std::byte*>(memory), bytes);
+      return static_cast<std::byte*>(memory);
+    }
+    cudaGetLastError();  // else a later call would give it again
+    if (!again) break;
+    watcher_->become_idle();
+    free_later();
+  }
   return nullptr;
 }
 
 DSPP_CUDA_INLINE void CudaMemory::give(std::byte* data, Size) noexcept {
+  if (watcher_ && !watcher_->is_idle()) {
+    try {
+      return later_.push_back(data);
+    } catch (...) {
+      watcher_->become_idle();
+    }
+  }
+  if (watcher_) watcher_->giving(data);
   cudaFree(data);  // waits for what was issued before
 }
 
@@ -86,7 +105,7 @@ DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Siz
   const gpu::Work work{"from_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   gpu::check(work, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
-  if (reads_pageable_) gpu::check(work, cudaStreamSynchronize(stream));  // else the host's bytes were taken at the call
+  if (reads_pageable_) synchronize();  // else the host's bytes were taken at the call
 }
 
 DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
@@ -96,9 +115,10 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   try {
     gpu::check(work, cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
     gpu::check(work, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
-    gpu::check(work, cudaStreamSynchronize(stream));
+    synchronize();
   } catch (...) {
-    cudaStreamSynchronize(stream);  // a copy under way writes into the caller's memory
+    if (watcher_) watcher_->become_idle();  // else the next may wait for other ranks
+    cudaStreamSynchronize(stream);          // a copy under way writes into the caller's memory
     throw;
   }
   const auto checks = std::move(checks_);
@@ -106,6 +126,39 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   if (found.check == 0) return;
   gpu::check(work, cudaMemsetAsync(fault_, 0, sizeof found, stream));
   checks[static_cast<std::size_t>(found.check - 1)](found);
+}
+
+DSPP_CUDA_INLINE void CudaMemory::synchronize() {
+  if (!watcher_) return gpu::check({"wait"}, cudaStreamSynchronize(gpu::stream_of(*this)));
+  watcher_->wait();
+  free_later();
+}
+
+DSPP_CUDA_INLINE void CudaMemory::watch(CudaWatcher* watcher) {
+  if (watcher_ && !watcher) watcher_->become_idle();
+  free_later();
+  watcher_ = watcher;
+}
+
+DSPP_CUDA_INLINE void CudaMemory::free_later() noexcept {
+  if (later_.empty() || !watcher_->is_idle()) return;
+  for (std::byte* data : later_) {
+    watcher_->giving(data);
+    cudaFree(data);
+  }
+  later_.clear();
+}
+
+DSPP_CUDA_INLINE int CudaMemory::gpus() {
+  int count = 0;
+  gpu::require_gpu(cudaGetDeviceCount(&count));
+  return count;
+}
+
+DSPP_CUDA_INLINE int CudaMemory::use_gpu(int local_rank) {
+  const int gpu = local_rank % gpus();
+  gpu::check({"choose a GPU"}, cudaSetDevice(gpu));
+  return gpu;
 }
 
 DSPP_CUDA_INLINE std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {

@@ -56,7 +56,7 @@ doctor() {
     "nvcc was not found (the CUDA toolkit)" "dspp::cuda, the kernels of Policy<..., Cuda>; and the headers and the catalogue through nvcc as host code"
   found "CUDA device" "$(first_line_of nvidia-smi -L)" "nvidia-smi found none" "a place to run kernels: ./dspp train --device cuda"
   found NCCL "$(header_version nccl.h NCCL_MAJOR NCCL_MINOR NCCL_PATCH)" \
-    "nccl.h was not found (package libnccl-dev of NVIDIA's repository)" "collectives between GPUs, once dspp has its NCCL communicator"
+    "nccl.h was not found (package libnccl-dev of NVIDIA's repository)" "collectives between GPUs (DSPP_WITH_NCCL, docs/cuda.md)"
   put "machine"
   memory=$(awk '/^MemTotal:/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)
   put "$(printf '  %-18s %s' cores "$(cores)")"

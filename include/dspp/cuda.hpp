@@ -7,3 +7,4 @@
 #include <dspp/cuda/kernels.hpp>
 #include <dspp/cuda/library.hpp>
 #include <dspp/cuda/memory.hpp>
+#include <dspp/cuda/nccl.hpp>

@@ -52,9 +52,9 @@ T exact_sum(int ranks, Size i, int salt) {
   }
 }
 
-/// True if x is a sum in any order: within its rounding errors.
+/// True if x is a sum in any order: within its rounding errors. `at_each`: those of T at every addition.
 template <class T>
-bool is_rounded_sum(T x, int ranks, Size i, int salt) {
+bool is_rounded_sum(T x, int ranks, Size i, int salt, bool at_each) {
   if constexpr (std::is_integral_v<T>) {
     return x == sum_in_rank_order<T>(ranks, i, salt);
   } else {
@@ -64,8 +64,9 @@ bool is_rounded_sum(T x, int ranks, Size i, int salt) {
       sum += term, magnitude += std::abs(term);
     }
     const double each = ranks * static_cast<double>(std::numeric_limits<Compute<T>>::epsilon()) * magnitude;
-    const double once = std::is_same_v<T, bf16>  ? 0x1p-8 * std::abs(sum)
-                        : std::is_same_v<T, f16> ? 0x1p-11 * std::abs(sum) + 0x1p-25
+    const double rounded = at_each ? (ranks - 1) * magnitude : std::abs(sum);
+    const double once = std::is_same_v<T, bf16>  ? 0x1p-8 * rounded
+                        : std::is_same_v<T, f16> ? 0x1p-11 * rounded + 0x1p-25
                                                  : 0;
     return std::abs(static_cast<double>(x) - sum) <= each + once;
   }
@@ -91,8 +92,8 @@ template <class T>
 bool are_sums(SumOrder order, const std::vector<T>& x, int ranks, int salt, Size first) {
   for (std::size_t k = 0; k < x.size(); ++k) {
     const Size i = first + static_cast<Size>(k);
-    if (order == SumOrder::transport) {
-      if (!is_rounded_sum(x[k], ranks, i, salt)) return false;
+    if (order <= SumOrder::transport) {
+      if (!is_rounded_sum(x[k], ranks, i, salt, order == SumOrder::rounding)) return false;
       continue;
     }
     const T sum = order == SumOrder::exact ? exact_sum<T>(ranks, i, salt) : sum_in_rank_order<T>(ranks, i, salt);

@@ -341,6 +341,19 @@ std::uint64_t print_of_state(Engine& engine) {
 }
 
 namespace detail {
+/// The losses and norms of the run, from its ranks'.
+inline void gather_curves(Trained& trained, int tp) {
+  const Cell& cell = trained.cell;
+  trained.norms = trained.ranks[0].norms;
+  const int replicas = cell.ranks / tp;
+  for (int step = 0; step < cell.steps; ++step) {
+    double sum = 0;
+    for (int r = 0; r < replicas; ++r)
+      sum += trained.ranks[static_cast<std::size_t>(r * tp)].losses[static_cast<std::size_t>(step)];
+    trained.losses.push_back(sum / static_cast<double>(replicas * cell.accumulate));
+  }
+}
+
 template <class Model, class Optimizer>
 Trained train_with(const Cell& cell, const Facts& facts, ReplicasOf replicas_of) {
   using P = typename Model::policy;
@@ -355,14 +368,7 @@ Trained train_with(const Cell& cell, const Facts& facts, ReplicasOf replicas_of)
                     train_rank<P, Model, Optimizer>(world, cell, replicas_of,
                                                     trained.ranks[static_cast<std::size_t>(world.rank())], trained);
                   });
-  trained.norms = trained.ranks[0].norms;
-  const int replicas = cell.ranks / P::tp;
-  for (int step = 0; step < cell.steps; ++step) {
-    double sum = 0;
-    for (int r = 0; r < replicas; ++r)
-      sum += trained.ranks[static_cast<std::size_t>(r * P::tp)].losses[static_cast<std::size_t>(step)];
-    trained.losses.push_back(sum / static_cast<double>(replicas * cell.accumulate));
-  }
+  gather_curves(trained, P::tp);
   return trained;
 }
 

@@ -52,6 +52,8 @@ name_of() {
     onednn) echo 'out_openmp_with_onednn_for_*' ;;
     mpi) echo _mpi ;;
     no_mpi) echo out_mpi ;;
+    nccl) echo _nccl ;;
+    no_nccl) echo out_nccl ;;
     eigen*) echo "_eigen_aligned_to_${1#eigen}_static_*" ;;
     avx512*) echo "out_openmp_without_onednn_for_$1_fma_f16c" ;;
     compiled) echo 'out_openmp_without_onednn_for_*_compiled' ;;
@@ -84,6 +86,10 @@ pairs '' dspp_units_need_one_configuration $units
 unit mpi dspp/launch/mpi_choice.hpp -DDSPP_WITH_MPI=1
 unit no_mpi dspp/launch/mpi_choice.hpp
 pairs '' dspp_units_need_one_choice_of_mpi mpi no_mpi
+
+unit nccl dspp/launch/nccl_choice.hpp -DDSPP_WITH_NCCL=1
+unit no_nccl dspp/launch/nccl_choice.hpp
+pairs '' dspp_units_need_one_choice_of_nccl nccl no_nccl
 
 for eigen in 16 64; do unit eigen$eigen dspp/ops/cpu/gemm/eigen.hpp -DEIGEN_MAX_ALIGN_BYTES=$eigen; done
 pairs '' dspp_units_need_one_eigen_alignment eigen16 eigen64

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -13,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,12 +29,14 @@ namespace {
 struct Item {
   std::function<void()> work;
   std::shared_ptr<bool> records, waits;
+  std::function<bool()> may{};
 };
 }  // namespace
 
 struct Stream {
   std::deque<Item> queue;
   unsigned rank = random_below(1000);  // among the streams, while they run in an order of ranks
+  int gpu = 0;
 };
 
 namespace {
@@ -48,19 +53,18 @@ struct Device {
   std::map<char*, std::size_t> live;  // an allocation, and its bytes
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   Stream null_stream;
-  int open = 0;  // uses of the device's memory
   std::vector<Stream*> streams{&null_stream};
   std::map<Event*, std::shared_ptr<bool>> events;
-  int fails_after = 0, calls = 0, failing_call = 0;
+  int fails_after = 0, calls = 0, failing_call = 0, gpus = 1, opened = 0;
   std::map<const void*, std::size_t> shared_bytes;  // that kernels may have
 };
 
 Device& device();
 
-/// Threads of the host take turns: a call of one may run what another has issued.
+thread_local int current_gpu = 0;
+
 std::lock_guard<std::recursive_mutex> turn() {
-  static std::recursive_mutex only;
-  return std::lock_guard(only);
+  return std::lock_guard(turns());
 }
 
 void touched(int, siginfo_t* info, void*) {
@@ -87,19 +91,14 @@ Device& device() {
   return only;
 }
 
-bool is_of_device(const void* address) {
-  const auto* at = static_cast<const char*>(address);
-  return at >= device().base && at < device().base + arena_bytes;
-}
-
 /// Device memory is open while one of these lives.
 class Open {
  public:
   Open() {
-    if (device().open++ == 0) protect(PROT_READ | PROT_WRITE);
+    if (device().opened++ == 0) protect(PROT_READ | PROT_WRITE);
   }
   ~Open() {
-    if (--device().open == 0) protect(PROT_NONE);
+    if (--device().opened == 0) protect(PROT_NONE);
   }
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
@@ -112,18 +111,32 @@ class Open {
 };
 
 bool may_run(const Stream& s) {
-  return !s.queue.empty() && (!s.queue.front().waits || *s.queue.front().waits);
+  if (s.queue.empty()) return false;
+  const Item& first = s.queue.front();
+  return (!first.waits || *first.waits) && (!first.may || first.may());
+}
+
+/// Asked before memory is opened: to open it, and to close it, takes as long as it has pages.
+bool all_wait() {
+  const auto& all = device().streams;
+  return std::none_of(all.begin(), all.end(), [](const Stream* s) { return may_run(*s); }) &&
+         std::any_of(all.begin(), all.end(), [](const Stream* s) { return !s->queue.empty() && s->queue.front().may; });
 }
 
 /// Runs one item of a stream that may run: of a random one, rather of `wanted`, or of the first by rank, whichever
-/// holds for a while. Ranks let one stream be late for long, which finds what few of the random orders show.
+/// holds for a while. Ranks let one stream be late for long, which finds what few of the random orders show. False: all
+/// of them wait for other GPUs.
 /// Source: Burckhardt et al. 2010, A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs
-void step(Stream& wanted) {
+bool step(Stream& wanted) {
   std::vector<Stream*> may;
-  for (Stream* s : device().streams)
+  bool for_others = false;
+  for (Stream* s : device().streams) {
     if (may_run(*s)) may.push_back(s);
-  require(!may.empty(),
+    for_others = for_others || (!s->queue.empty() && s->queue.front().may);
+  }
+  require(!may.empty() || for_others,
           "dspp: a stream of the GPU in software needs an event that is never recorded. Record it first.");
+  if (may.empty()) return false;
   static bool by_rank = false;
   if (random_below(32) == 0) {
     by_rank = random_below(2) == 0;
@@ -140,12 +153,29 @@ void step(Stream& wanted) {
     item.work();
   }
   if (item.records) *item.records = true;
+  return true;
 }
 
+/// Without a turn: what the stream waits for may be another thread's to call, which may also end the stream.
 void drain(Stream& s) {
-  if (s.queue.empty()) return;
-  const Open open;  // once for all
-  while (!s.queue.empty()) step(s);
+  const auto since = std::chrono::steady_clock::now();
+  for (;;) {
+    {
+      const auto mine = turn();
+      const auto& all = device().streams;
+      if (std::find(all.begin(), all.end(), &s) == all.end()) return;
+      if (s.queue.empty()) return;
+      if (!all_wait()) {
+        const Open open;
+        while (!s.queue.empty() && step(s)) {
+        }
+      }
+      if (s.queue.empty()) return;
+    }
+    require(std::chrono::steady_clock::now() - since < std::chrono::seconds(100),
+            "dspp: a stream of the GPU in software needs another GPU's call, but waited 100 s. Look for who waits.");
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 }
 
 Stream& stream_or_null(Stream* s) {
@@ -154,10 +184,19 @@ Stream& stream_or_null(Stream* s) {
 
 }  // namespace
 
+std::recursive_mutex& turns() {
+  static std::recursive_mutex only;
+  return only;
+}
+
 void issue(Stream* stream, std::function<void()> work) {
+  issue_when(stream, nullptr, std::move(work));
+}
+
+void issue_when(Stream* stream, std::function<bool()> may, std::function<void()> work) {
   const auto mine = turn();
   Stream& s = stream_or_null(stream);
-  s.queue.push_back({std::move(work), nullptr, nullptr});
+  s.queue.push_back({std::move(work), nullptr, nullptr, std::move(may)});
   if (random_below(8) == 0 && may_run(s)) step(s);  // hardware may be early, too
 }
 
@@ -172,6 +211,17 @@ bool may_share(const void* kernel, std::size_t bytes) {
   const auto mine = turn();
   const auto found = device().shared_bytes.find(kernel);
   return bytes <= (found == device().shared_bytes.end() ? 32 * 1024 : found->second);
+}
+
+bool is_device_memory(const void* data) {
+  const auto mine = turn();
+  const char* const at = static_cast<const char*>(data);
+  return at >= device().base && at < device().base + device().used;
+}
+
+void set_gpus(int count) {
+  const auto mine = turn();
+  device().gpus = count;
 }
 
 void fail_launch(int number) {
@@ -215,6 +265,8 @@ const char* cudaGetErrorString(cudaError_t status) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNotReady: return "device not ready";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
   }
   return "unknown error";
@@ -224,8 +276,26 @@ cudaError_t cudaGetLastError() {
   return cudaSuccess;
 }
 
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+cudaError_t cudaGetDevice(int* gpu) {
+  *gpu = current_gpu;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  const auto mine = turn();
+  *count = device().gpus;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int gpu) {
+  const auto mine = turn();
+  if (gpu < 0 || gpu >= device().gpus) return cudaErrorInvalidDevice;
+  current_gpu = gpu;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int gpu) {
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", static_cast<unsigned>(gpu + 1));
   return cudaSuccess;
 }
 
@@ -260,11 +330,11 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes) {
 
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  cudaDeviceSynchronize();
   const auto mine = turn();
   Device& d = device();
   const auto found = d.live.find(static_cast<char*>(memory));
   if (found == d.live.end()) return cudaErrorInvalidValue;
-  cudaDeviceSynchronize();
   const auto [at, bytes] = *found;
   bool whole = true;
   {
@@ -294,7 +364,8 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (call_fails()) return cudaErrorLaunchFailure;
   if (bytes == 0) return cudaSuccess;
-  if (is_of_device(to) != (kind != cudaMemcpyDeviceToHost) || is_of_device(from) != (kind != cudaMemcpyHostToDevice))
+  if (is_device_memory(to) != (kind != cudaMemcpyDeviceToHost) ||
+      is_device_memory(from) != (kind != cudaMemcpyHostToDevice))
     return cudaErrorInvalidValue;
   if (kind == cudaMemcpyHostToDevice) {
     std::vector<char> taken(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
@@ -315,30 +386,51 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   const auto mine = turn();
   if (call_fails()) return cudaErrorLaunchFailure;
   *stream = new Stream;
+  (*stream)->gpu = current_gpu;
   device().streams.push_back(*stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  drain(stream_or_null(stream));
   const auto mine = turn();
-  cudaStreamSynchronize(stream);
   std::erase(device().streams, stream);
   delete stream;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const auto mine = turn();
   if (call_fails()) return cudaErrorLaunchFailure;
   drain(stream_or_null(stream));
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize() {
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const auto mine = turn();
-  const auto streams = device().streams;
-  for (Stream* s : streams) drain(*s);
+  if (call_fails()) return cudaErrorLaunchFailure;
+  Stream& s = stream_or_null(stream);
+  if (s.queue.empty()) return cudaSuccess;
+  if (all_wait()) return cudaErrorNotReady;
+  const Open open;
+  for (int i = 0; i < 64 && !s.queue.empty() && step(s); ++i) {
+  }
+  return s.queue.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  std::vector<Stream*> own;
+  {
+    const auto mine = turn();
+    for (Stream* s : device().streams)
+      if (s->gpu == current_gpu) own.push_back(s);
+  }
+  for (Stream* s : own) drain(*s);
   return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const auto mine = turn();
+  return *device().events[event] ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {

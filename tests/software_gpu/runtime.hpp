@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <mutex>
 
 #include <software_gpu/block.hpp>
 
@@ -18,6 +19,16 @@ struct Event;
 
 /// Device work, in the order of its stream; the null stream is one of its own.
 void issue(Stream* stream, std::function<void()> work);
+/// Work that begins when may() is true, which is asked whenever the work is its stream's next: for what waits for other
+/// GPUs, whose host threads have yet to call something.
+void issue_when(Stream* stream, std::function<bool()> may, std::function<void()> work);
+
+bool is_device_memory(const void* data);
+/// Threads of the host take turns, under this mutex: a call of one may run what another has issued.
+std::recursive_mutex& turns();
+
+/// GPUs from now on, one until it is called. A host thread's current one is the first until it sets another.
+void set_gpus(int count);
 
 /// The n-th next launch fails with cudaErrorInvalidConfiguration; 0: none.
 void fail_launch(int number);
@@ -47,6 +58,8 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
@@ -56,6 +69,9 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cu
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device);
 /// An H100's: 227 KiB, and no access to pageable memory.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
@@ -67,10 +83,14 @@ cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t 
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+/// cudaErrorNotReady until the stream has done its work, of which it may do some.
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+/// Waits for the streams that were made on the current GPU.
 cudaError_t cudaDeviceSynchronize();
-enum : unsigned { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventCreate(cudaEvent_t* event);
+inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);

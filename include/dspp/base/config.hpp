@@ -28,7 +28,7 @@
 #endif
 // Others are detected at run time: base/arithmetic.hpp.
 
-// ---- options: -fopenmp, and what the CMake targets dspp::onednn and dspp::mpi define --------------------------------
+// ---- options: -fopenmp, what the CMake targets dspp::onednn and dspp::mpi define, and NCCL --------------------------
 
 #if defined(_OPENMP)
 #define DSPP_HAS_OPENMP() 1
@@ -50,6 +50,12 @@
 #define DSPP_HAS_MPI() 1
 #else
 #define DSPP_HAS_MPI() 0
+#endif
+
+#if defined(DSPP_WITH_NCCL) && DSPP_WITH_NCCL + 0 != 0
+#define DSPP_HAS_NCCL() 1
+#else
+#define DSPP_HAS_NCCL() 0
 #endif
 
 // DSPP_COMPILED: the unit links dspp::compiled, which defines what depends on no type of the user's. Of its own units,

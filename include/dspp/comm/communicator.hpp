@@ -35,10 +35,10 @@ namespace dspp {
 /// - Send and receive concern two ranks only: from one rank to another they match in the order of issue, whatever else
 ///   the ranks call. A send completes when its memory is free again, possibly not before it is received: start both
 ///   directions of an exchange before waiting.
-/// - Bits: bf16 and f16 are summed in f32 and rounded once, f32 in f32, f64 in f64, integers exactly (modulo 2^bits).
-///   Every rank gets the same bits. Further guarantees are a tier, which sum_order() returns (comm/sum_order.hpp): the
-///   transport's own order; rank order, in which reduce_scatter has the bits of a slice of all_reduce; the exact sum,
-///   independent of the world size. A group of one satisfies every tier.
+/// - Bits: bf16 and f16 are summed in f32 and rounded once (but under SumOrder::rounding), f32 in f32, f64 in f64,
+///   integers exactly (modulo 2^bits). Every rank gets the same bits. Further guarantees are a tier, which sum_order()
+///   returns (comm/sum_order.hpp): the transport's own order; rank order, in which reduce_scatter has the bits of a
+///   slice of all_reduce; the exact sum, independent of the world size. A group of one satisfies every tier.
 /// - Aliasing: in all_gather `a` may be slice rank() of `y`, in reduce_scatter `y` may be slice rank() of `a`; other
 ///   overlap is an error, and so is any in all_to_all. u8 is moved but not summed.
 /// - Coalesced: a list of pairs has the results of its pairs one by one, with one synchronisation. The list itself is

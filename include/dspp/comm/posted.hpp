@@ -37,6 +37,7 @@ struct Posted {
   CallPlace at{};  ///< ranks may call the same at different lines
   Subject subject{};
   SumDigest* digest = nullptr;  ///< of this rank's slice of a reduce-scatter; null: not asked for
+  bool elsewhere = false;       ///< another transport moves the data, and counts them
 
   /// True if two ranks call the same; the parts of an all-to-all are compared by the next.
   bool agrees_with(const Posted& other) const;
@@ -60,6 +61,9 @@ std::string describe(const Subject& subject);
 
 /// " with 3 to and 5 from rank 1"
 std::string describe_parts(const PostedPair& pair, int peer);
+
+/// "dspp: every rank needs all the others, but rank 1 failed: <reason> All ranks stop."
+std::string aborted_sentence(int rank, const std::string& reason);
 
 /// The name of the group of two in which one world rank sends to another.
 std::string channel_name(int from, int to);
@@ -99,9 +103,12 @@ std::string describe_mismatch(const std::string& group, const std::vector<int>& 
   if (first.agrees_with(second)) {
     a += describe_parts(first.pairs[static_cast<std::size_t>(at.second)], b_rank);
     b += describe_parts(second.pairs[static_cast<std::size_t>(at.first)], a_rank);
-  } else if (a == b && first.purpose == second.purpose) {
+  } else if (a == b && first.purpose == second.purpose && first.elsewhere == second.elsewhere) {
     a += describe(first.subject);
     b += describe(second.subject);
+  } else if (first.elsewhere != second.elsewhere) {
+    a += first.elsewhere ? " on its device" : " through the host";
+    b += second.elsewhere ? " on its device" : " through the host";
   } else if (a == b) {
     a += std::string(" for ") + name_of(first.purpose);
     b += std::string(" for ") + name_of(second.purpose);
@@ -118,6 +125,7 @@ std::string describe_mismatch(const std::string& group, const std::vector<int>& 
 
 DSPP_INLINE bool Posted::agrees_with(const Posted& other) const {
   if (collective != other.collective || purpose != other.purpose || subject != other.subject) return false;
+  if (elsewhere != other.elsewhere) return false;
   if (root != other.root && collective != Collective::send) return false;
   if (pairs.size() != other.pairs.size()) return false;
   if (collective == Collective::all_to_all) return pairs.front().type == other.pairs.front().type;
@@ -173,6 +181,12 @@ DSPP_INLINE std::string describe(const Subject& subject) {
 DSPP_INLINE std::string describe_parts(const PostedPair& pair, int peer) {
   return " with " + std::to_string(pair.count) + " to and " + std::to_string(pair.received) + " from rank " +
          std::to_string(peer);
+}
+
+DSPP_INLINE std::string aborted_sentence(int rank, const std::string& reason) {
+  const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
+  return "dspp: every rank needs all the others, but rank " + std::to_string(rank) + " failed: " + reason + stop +
+         "All ranks stop.";
 }
 
 DSPP_INLINE std::string channel_name(int from, int to) {

@@ -33,6 +33,18 @@ class Posting {
   void barrier(CallSite site = CallSite::here());
   const Traffic& traffic() const;
 
+  /// A call whose data another transport moves: the ranks compare it, and wait for one another, as for one of the
+  /// group's own. Of an all-to-all there is a pair for each rank. `peer` is that of a send or a receive, of which
+  /// `root` is `sender` or `receiver`.
+  Pending<> announce(Collective collective, PurposeAt purpose, int root, std::span<const PostedPair> pairs, int peer);
+  /// Does what can be done without waiting. Throws the failure of the world, if there is one.
+  void poll();
+  /// Fails the world, and throws, if a rank has yet to call what this one waits for in any of its groups: names it.
+  void expire();
+  /// This rank failed with an error: every other rank gets it in an Error(aborted).
+  void abort(const Error& error);
+  double timeout_seconds() const;
+
  protected:
   explicit Posting(std::shared_ptr<End> end) : end_(std::move(end)) {}
   ~Posting() = default;
@@ -159,6 +171,37 @@ void Posting<End>::barrier(CallSite site) {
 template <class End>
 const Traffic& Posting<End>::traffic() const {
   return end_->traffic();
+}
+
+template <class End>
+Pending<> Posting<End>::announce(Collective collective, PurposeAt purpose, int root, std::span<const PostedPair> pairs,
+                                 int peer) {
+  const bool sends = collective == Collective::send;
+  End& end = !sends ? *end_ : root == sender ? end_->channel(rank(), peer) : end_->channel(peer, rank());
+  Posted& slot = end.open(collective, purpose, root);
+  slot.pairs.assign(pairs.begin(), pairs.end());
+  slot.elsewhere = true;
+  return end.publish();
+}
+
+template <class End>
+void Posting<End>::poll() {
+  end_->poll();
+}
+
+template <class End>
+void Posting<End>::expire() {
+  end_->expire();
+}
+
+template <class End>
+void Posting<End>::abort(const Error& error) {
+  end_->abort(error);
+}
+
+template <class End>
+double Posting<End>::timeout_seconds() const {
+  return end_->timeout_seconds();
 }
 
 }  // namespace dspp::detail

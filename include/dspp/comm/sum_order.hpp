@@ -12,6 +12,7 @@ namespace dspp {
 /// The tiers of the law on sums. Each implies the ones before it, so `order >= SumOrder::rank` asks for at least rank
 /// order. Integers are exact under every tier.
 enum class SumOrder {
+  rounding,   ///< as transport, but bf16 and f16 may be rounded at every addition: NCCL's
   transport,  ///< every rank gets the same bits, and a repeated call on the same values gives them again; the order
               ///< may differ between collectives, counts, groups and places in a buffer
   rank,   ///< the bits of an element depend on its summands alone, in rank order: a slice of all_reduce has the bits
@@ -21,6 +22,7 @@ enum class SumOrder {
 
 constexpr const char* name_of(SumOrder order) {
   switch (order) {
+    case SumOrder::rounding: return "rounding";
     case SumOrder::transport: return "transport";
     case SumOrder::rank: return "rank";
     case SumOrder::exact: return "exact";

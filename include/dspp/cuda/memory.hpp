@@ -20,7 +20,24 @@ struct CudaFault {
   double a = 0, b = 0;        ///< values
 };
 
-/// Two streams of a GPU: that of a rank's operations, which run in the order of issue, and one for its collectives.
+/// Takes part in the waits of a CudaMemory: a transport that must be polled while the host waits, since its operations
+/// end only if other ranks come.
+class CudaWatcher {
+ public:
+  virtual ~CudaWatcher() = default;
+  /// Waits for all operations of the stream. Throws what failed.
+  virtual void wait() = 0;
+  /// True if no operation is under way. cudaFree waits for the whole GPU: it would wait for other ranks.
+  virtual bool is_idle() noexcept = 0;
+  /// Returns when none is, or when what failed was stopped.
+  virtual void become_idle() noexcept = 0;
+  /// A block was taken from CUDA, or is about to be given back.
+  virtual void taken(std::byte* data, Size bytes) noexcept = 0;
+  virtual void giving(std::byte* data) noexcept = 0;
+};
+
+/// Two streams of a GPU: that of a rank's operations, which run in the order of issue, and one for the collectives of
+/// ranks that share it.
 ///
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
 /// (kernels/blas.cuh) and CUDA's context take is not counted.
@@ -32,6 +49,7 @@ class CudaMemory final : public MemorySource {
  public:
   static constexpr Size scratch_bytes = 16 * 1024, scratch_doubles = scratch_bytes / 8 - 16;
 
+  /// On the calling thread's GPU.
   CudaMemory();
   ~CudaMemory() override;
   CudaMemory(const CudaMemory&) = delete;
@@ -52,6 +70,14 @@ class CudaMemory final : public MemorySource {
   /// Registers a check, whose kernel writes a CudaFault of that number if it finds one; `sentence` then throws.
   std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
 
+  /// The GPUs that this process sees.
+  static int gpus();
+  /// Makes one of them the calling thread's: `local_rank`, or what remains of it modulo their number. Returns it.
+  static int use_gpu(int local_rank);
+
+  /// Null: nobody watches.
+  void watch(CudaWatcher* watcher);
+
   /// cudaStream_t
   void* stream() const { return stream_; }
   /// cudaStream_t; what uses it orders it against stream() by events.
@@ -64,13 +90,17 @@ class CudaMemory final : public MemorySource {
 
  private:
   void close() noexcept;
+  void synchronize();
+  void free_later() noexcept;
 
   void *stream_ = nullptr, *communication_stream_ = nullptr;
   CudaFault* fault_ = nullptr;
   double* scratch_ = nullptr;
   std::vector<std::function<void(const CudaFault&)>> checks_;
   std::shared_ptr<void> library_;
-  bool reads_pageable_ = false;  // copies from the host may be under way when their call returns
+  CudaWatcher* watcher_ = nullptr;
+  std::vector<std::byte*> later_;  // given back while the watcher was not idle
+  bool reads_pageable_ = false;    // copies from the host may be under way when their call returns
 };
 
 }  // namespace dspp

@@ -2,29 +2,51 @@
 /// A rank on a GPU: its memory, and its collectives.
 #pragma once
 
+#include <optional>
+
 #include <dspp/comm/threads/threads.hpp>
 #include <dspp/cuda/device.hpp>
 #include <dspp/cuda/threads.hpp>
 #include <dspp/launch/device_rank.hpp>
+#include <dspp/launch/nccl_choice.hpp>
 #include <dspp/launch/staged_communicator.hpp>
+
+#if DSPP_HAS_NCCL()
+#include <dspp/cuda/nccl.hpp>
+#endif
 
 namespace dspp {
 
-/// Ranks that are threads share a GPU, whose copies and kernels are their collectives; the collectives of processes go
-/// through the host's memory.
+/// Ranks that are threads and have one GPU together share it: its copies and kernels are their collectives. Ranks that
+/// have a GPU each use NCCL if it is compiled in (DSPP_WITH_NCCL=1, kernels/nccl.cuh, -lnccl): processes must, threads
+/// do if there are enough. Else the host's memory moves what they send.
 template <>
 struct DeviceRank<Cuda> {
+  int gpu;  // first: what follows is on it
   CudaMemory memory;
   Pool pool;
   AnyCommunicator host;
+#if DSPP_HAS_NCCL()
+  std::optional<NcclWorld> nccl;  // last: ends before its memory
+#endif
 
-  DeviceRank(Size limit_bytes, const RankGroups& of_host) : pool(limit_bytes, &memory), host(of_host.world) {}
+  DeviceRank(Size limit_bytes, const RankGroups& of_host)
+      : gpu(CudaMemory::use_gpu(detail::rank_on_machine(of_host))), pool(limit_bytes, &memory), host(of_host.world) {}
   Groups<Cuda> groups(const RankGroups& of_host) {
+#if DSPP_HAS_NCCL()
+    const bool shared = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() < of_host.world.size();
+    if (!shared) {
+      const RankGroups& all = nccl.emplace(of_host, memory).groups();
+      return {all.world, all.replicas, all.along};
+    }
+#endif
     Groups<Cuda> groups{on_device(of_host.world), on_device(of_host.replicas)};
     for (Axis axis : all_axes) groups.along[axis] = on_device(of_host[axis]);
     return groups;
   }
-  AnyCommunicator* host_group() { return &host; }
+  AnyCommunicator* host_group() {
+    return &host;
+  }
 
  private:
   struct Copy {
@@ -36,8 +58,8 @@ struct DeviceRank<Cuda> {
 
   AnyCommunicator on_device(const AnyCommunicator& of_host) {
     if (of_host.size() == 1) return AnyCommunicator(SelfOn<Copy>(Copy{&memory}));
-    if (const Threads* threads = of_host.get_if<Threads>())
-      return AnyCommunicator(threads->on_device(cuda_share(memory)));
+    const Threads* const threads = of_host.get_if<Threads>();
+    if (threads != nullptr && CudaMemory::gpus() == 1) return AnyCommunicator(threads->on_device(cuda_share(memory)));
     return AnyCommunicator(StagedCommunicator<CudaMemory>(of_host, memory));
   }
 };

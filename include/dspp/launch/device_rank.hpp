@@ -7,6 +7,13 @@
 
 namespace dspp {
 
+namespace detail {
+/// The rank's number among those of its machine: virtual nodes of thread ranks are one machine.
+inline int rank_on_machine(const RankGroups& of_host) {
+  return of_host.world.get_if<Threads>() ? of_host.world.rank() : of_host.node.local_rank;
+}
+}  // namespace detail
+
 /// Made by run() for each rank, on the rank's thread, for as long as the program runs. A device specialises it with a
 /// Pool named `pool`, the transports of its memory, and a communicator of all ranks for host memory, null if it is the
 /// same.

@@ -104,6 +104,13 @@ inline bool was_mpi_rank() {
 #endif
 }
 
+/// Where collectives of the device's memory run, and how: the ranks must have both in common.
+template <Device D>
+constexpr const char* transport_of() {
+  if (std::is_same_v<D, Cpu>) return "the Cpu's";
+  return DSPP_HAS_NCCL() ? "NCCL between GPUs" : "through the host, of a GPU";
+}
+
 template <class P, class Program>
 void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unused]] Program& program,
                   [[maybe_unused]] Blame& blame) {
@@ -125,7 +132,8 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
                           .add("build", DSPP_BUILD)
                           .add(policy_facts<P>(), "")
                           .add("seed", options.seed)
-                          .add("sum order", name_of(options.sum_order));
+                          .add("sum order", name_of(options.sum_order))
+                          .add("collectives", transport_of<DeviceOf<P>>());
   run_mpi_rank(
       mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool reports) {

@@ -48,8 +48,9 @@ CallPlace take_place(Fingerprint& words, PlaceNames& names);
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE void write_fingerprint(const Posted& posted, Fingerprint& words) {
-  words.assign({static_cast<std::int64_t>(posted.collective), static_cast<std::int64_t>(posted.purpose), posted.root,
-                posted.subject.bucket, posted.subject.micro_step});
+  const std::int64_t elsewhere = posted.elsewhere ? 256 : 0;
+  words.assign({static_cast<std::int64_t>(posted.collective) + elsewhere, static_cast<std::int64_t>(posted.purpose),
+                posted.root, posted.subject.bucket, posted.subject.micro_step});
   for (const PostedPair& p : posted.pairs) {
     words.push_back(p.count);
     words.push_back(static_cast<std::int64_t>(p.type));
@@ -58,7 +59,8 @@ DSPP_INLINE void write_fingerprint(const Posted& posted, Fingerprint& words) {
 }
 
 DSPP_INLINE void read_fingerprint(const Fingerprint& words, Posted& posted) {
-  posted.collective = static_cast<Collective>(words[0]);
+  posted.collective = static_cast<Collective>(words[0] % 256);
+  posted.elsewhere = words[0] >= 256;
   posted.purpose = static_cast<Purpose>(words[1]);
   posted.root = static_cast<int>(words[2]);
   posted.subject = {static_cast<int>(words[3]), words[4]};

@@ -56,6 +56,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   int size() const { return static_cast<int>(members_.size()); }
   SumOrder sum_order() const { return sum_order_; }
   const Traffic& traffic() const { return *traffic_; }
+  double timeout_seconds() const { return failures_->timeout_seconds; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. The channel uses the
   /// group's communicator with separate tags.
@@ -81,6 +82,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     posted.subject = purpose.subject;
     posted.digest = purpose.digest;
     posted.at = place_of(purpose.site);
+    posted.elsewhere = false;
     posted.pairs.clear();
     return posted;
   }
@@ -103,6 +105,25 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
         [](void* who, std::uint64_t ticket) { static_cast<MpiRank*>(who)->wait(ticket); },
         [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); }};
     return Pending<>(&completion, this, issued_ - 1);
+  }
+
+  /// Advances what can be advanced. Throws the failure of the world, if there is one.
+  void poll() {
+    if (!failures_->failed()) progress();
+    failures_->poll();
+    if (failures_->is_asked() && completed_ < issued_) failures_->answer(where(completed_));
+    if (failures_->failed()) stop();
+  }
+  void abort(const Error& error) {
+    const std::string reason = error.what();
+    failures_->fail({ErrorCode::aborted, aborted_sentence(failures_->rank(), reason), failures_->rank(), true,
+                     error.code(), reason, false});
+  }
+  /// The same, of ranks that have yet to call what this one waits for.
+  void expire() {
+    for (MpiRank* end : failures_->active)
+      if (end->completed_ < end->issued_ && end->stage_ == Stage::called && !failures_->failed()) end->fail_timeout();
+    if (failures_->failed()) stop();
   }
 
   /// Sends the group that this rank calls nothing more: a rank that waits for it, now or later, gets an
@@ -210,15 +231,17 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       stage_ = Stage::moved;
     }
     if (stage_ == Stage::moved) {
-      if (!(is_by_mpi(mine.posted) ? collectives_.run(mine.posted) : share_.run(mine.posted))) return;
+      const bool elsewhere = mine.posted.elsewhere;
+      if (!elsewhere && !(is_by_mpi(mine.posted) ? collectives_.run(mine.posted) : share_.run(mine.posted))) return;
       stage_ = Stage::sent;
     }
     int done = 0;
     const int code =
         MPI_Testall(static_cast<int>(mine.requests.size()), mine.requests.data(), &done, MPI_STATUSES_IGNORE);
     if (!failures_->good(code, "finish sending a call") || done == 0) return;
-    traffic_->count(mine.posted.collective, mine.posted.purpose,
-                    is_by_mpi(mine.posted) ? collectives_.finish() : share_.finish());
+    if (!mine.posted.elsewhere)
+      traffic_->count(mine.posted.collective, mine.posted.purpose,
+                      is_by_mpi(mine.posted) ? collectives_.finish() : share_.finish());
     failures_->flights().leave(mine.flight);
     received_.assign(received_.size(), false);
     ++completed_;

@@ -156,11 +156,8 @@ class MpiWorld {
   }
 
   bool abort(const std::string& reason, bool own_error, ErrorCode code) {
-    const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
-    return failures_->fail({ErrorCode::aborted,
-                            "dspp: every rank needs all the others, but rank " + std::to_string(rank()) +
-                                " failed: " + reason + stop + "All ranks stop.",
-                            rank(), own_error, code, reason, false});
+    return failures_->fail(
+        {ErrorCode::aborted, detail::aborted_sentence(rank(), reason), rank(), own_error, code, reason, false});
   }
 
   Mesh mesh_;

@@ -50,6 +50,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   int size() const { return table_->size(); }
   SumOrder sum_order() const { return table_->sum_order; }
   const Traffic& traffic() const { return *traffic_; }
+  double timeout_seconds() const { return std::chrono::duration<double>(wait_policy_.timeout).count(); }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
   ThreadRank& channel(int from, int to);
@@ -62,6 +63,12 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   /// Publishes the slot to the other ranks.
   Pending<> publish();
+
+  /// Advances what can be advanced. Throws the failure of the world, if there is one.
+  void poll();
+  /// The same, of ranks that have yet to call what this one waits for.
+  void expire();
+  void abort(const Error& error);
 
  private:
   enum class Stage { called, moved, drained };
@@ -213,6 +220,7 @@ DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, i
   slot.subject = purpose.subject;
   slot.digest = purpose.digest;
   slot.at = place_of(purpose.site);
+  slot.elsewhere = false;
   slot.pairs.clear();
   return slot;
 }
@@ -237,6 +245,22 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
   return Pending<>(&completion, this, issued_ - 1);
 }
 
+DSPP_INLINE void ThreadRank::poll() {
+  if (!failures().failed() && !progress())
+    for (ThreadRank* end : active()) end->fail_if_a_peer_left();
+  if (failures().failed()) stop();
+}
+
+DSPP_INLINE void ThreadRank::abort(const Error& error) {
+  failures().fail(ErrorCode::aborted, aborted_sentence(world_rank(), error.what()), world_rank());
+}
+
+DSPP_INLINE void ThreadRank::expire() {
+  for (ThreadRank* end : active())
+    if (end->completed_ < end->issued_ && end->stage_ == Stage::called) end->fail_timeout();
+  if (failures().failed()) stop();
+}
+
 DSPP_INLINE bool ThreadRank::progress() {
   if (advance()) return true;
   for (ThreadRank* other : active()) {
@@ -253,14 +277,16 @@ DSPP_INLINE bool ThreadRank::advance() {
     stage_ = Stage::moved;
   }
   if (stage_ == Stage::moved) {
-    if (!share_->run(completed_)) return false;
+    if (!mine.elsewhere && !share_->run(completed_)) return false;
     table_->progress(rank_).done.store(completed_ + 1);
     table_->wake_others(rank_);
     stage_ = Stage::drained;
   }
-  if (!is_unread(mine, rank_) && !all_past(&RankProgress::done, completed_)) return false;
-  if (!share_->complete(completed_)) return false;
-  traffic_->count(mine.collective, mine.purpose, share_->finish());
+  if (!mine.elsewhere) {
+    if (!is_unread(mine, rank_) && !all_past(&RankProgress::done, completed_)) return false;
+    if (!share_->complete(completed_)) return false;
+    traffic_->count(mine.collective, mine.purpose, share_->finish());
+  }
   flights().leave(flights_[completed_ % operations_in_flight]);
   ++completed_;
   stage_ = Stage::called;
@@ -269,7 +295,8 @@ DSPP_INLINE bool ThreadRank::advance() {
 
 DSPP_INLINE bool ThreadRank::all_called() {
   if (!all_past(&RankProgress::posted, completed_)) return false;
-  if (completed_ > 0 && !all_past(&RankProgress::done, completed_ - 1)) return false;
+  const bool elsewhere = table_->slot(rank_, completed_).elsewhere;
+  if (completed_ > 0 && !elsewhere && !all_past(&RankProgress::done, completed_ - 1)) return false;
   const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
   if (!first_to_differ(size(), calls)) return true;
   failures().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));

@@ -180,12 +180,8 @@ DSPP_INLINE Threads ThreadGroup::communicator(int rank) const {
 
 DSPP_INLINE bool ThreadGroup::abort(int rank, const std::string& reason) {
   const int r = world_rank(rank);
-  const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
   try {
-    return table_->failures->fail(ErrorCode::aborted,
-                                  "dspp: every rank needs all the others, but rank " + std::to_string(r) +
-                                      " failed: " + reason + stop + "All ranks stop.",
-                                  r);
+    return table_->failures->fail(ErrorCode::aborted, detail::aborted_sentence(r, reason), r);
   } catch (const std::bad_alloc&) {  // a string that needs no allocation: the others must not wait
     return table_->failures->fail(ErrorCode::aborted, detail::no_memory_words, r);
   }

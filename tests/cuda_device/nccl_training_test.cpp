@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Gpt trained over NCCL's collectives, on their twin in software.
+// labels: cuda
+#include <dspp/base/config.hpp>
+
+#if !DSPP_HAS_NVCC()
+
+#include <kernels/cuda_kernels.cuh>
+#include <kernels/nccl.cuh>
+
+#include <laws/device_communicator.hpp>
+#include <laws/one_rank_curves.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+template <class... P>
+using ModelOn = Gpt<Policy<F32, P...>>;
+
+template <class Model>
+Trained train_over_nccl(const Cell& cell, const Trained& one_rank) {
+  using Q = typename Model::policy;
+  using OnCuda = rebind<Model, Cuda>;
+  using P = typename OnCuda::policy;
+  Trained trained{.cell = cell, .facts = facts_of<Q>(cell.accumulate)};
+  trained.ranks.resize(static_cast<std::size_t>(cell.ranks));
+  const Mesh mesh = mesh_of<P>(cell.ranks);
+  on_nccl_ranks(mesh, [&](NcclRank& own, Groups<Cuda>& groups) {
+    const int rank = groups.world.rank();
+    World<P> world(mesh, rank, groups, own.pool, cell.seed, own.nccl->groups().node, own.host_group());
+    laws::detail::train_rank<P, OnCuda, AdamW>(world, cell, &dspp::detail::replica_config<Q>,
+                                               trained.ranks[static_cast<std::size_t>(rank)], trained);
+  });
+  laws::detail::gather_curves(trained, P::tp);
+  std::vector<Plan> plans;
+  for (int r = 0; r < cell.ranks; ++r) plans.push_back(plan_of<OnCuda>(cell, r));
+  laws::detail::check_outcome(trained, plans, one_rank, 1e-5);
+  return trained;
+}
+
+}  // namespace
+
+TEST_CASE("over NCCL the stages follow the one-rank curve, in the same bits, with the planned bytes and traffic") {
+  const Trained one = train<Gpt<Policy<F64>>>({.steps = 2});
+  const Cell cell{.ranks = 3, .steps = 2, .sum_order = SumOrder::transport};
+  const Trained all = train_over_nccl<ModelOn<>>(cell, one);
+  check_same_bits(train_over_nccl<ModelOn<Zero<2>>>(cell, one), all);
+  check_same_bits(train_over_nccl<ModelOn<Zero<3>>>(cell, one), all);
+  CHECK(software_gpu::live_nccl_communicators() == 0);
+}
+
+TEST_CASE("over NCCL two axes, each with its communicators, follow the one-rank curve") {
+  const Trained one = train<Gpt<Policy<F64>>>({.steps = 2});
+  train_over_nccl<ModelOn<Zero<2>, Tp<2>, SequenceParallel>>({.ranks = 4, .steps = 2, .sum_order = SumOrder::transport},
+                                                             one);
+}
+
+#endif
