@@ -55,8 +55,8 @@ inline void require_32_bits(const Work& work) {
                              "] needs extents below 2^31. Split the rows, or the columns over tensor ranks.");
 }
 
-/// Whether each launch is waited for, so that an error of a kernel is named where it began: DSPP_CUDA_SYNCHRONOUS=1 in the
-/// environment.
+/// Whether each launch is waited for, so that an error of a kernel is named where it began: DSPP_CUDA_SYNCHRONOUS=1 in
+/// the environment.
 inline bool& waits_for_launches() {
   static bool waits = [] {
     const char* const value = std::getenv("DSPP_CUDA_SYNCHRONOUS");

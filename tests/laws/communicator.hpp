@@ -439,19 +439,21 @@ void check_copies_of(int ranks) {
 template <class World>
 void check_communicator_laws(int ranks) {
   CAPTURE(ranks);
-  check_sums_of<double, World>(ranks);
   check_sums_of<float, World>(ranks);
   check_sums_of<bf16, World>(ranks);
+  check_copies_of<float, World>(ranks);
+  check_copies_of<std::uint8_t, World>(ranks);
+#if !defined(__SANITIZE_THREAD__)  // values of further types: the ranks race for one as for another
+  check_sums_of<double, World>(ranks);
   check_sums_of<f16, World>(ranks);
   check_sums_of<std::int32_t, World>(ranks);
   check_sums_of<std::int64_t, World>(ranks);
   check_copies_of<double, World>(ranks);
-  check_copies_of<float, World>(ranks);
   check_copies_of<bf16, World>(ranks);
   check_copies_of<f16, World>(ranks);
   check_copies_of<std::int32_t, World>(ranks);
   check_copies_of<std::int64_t, World>(ranks);
-  check_copies_of<std::uint8_t, World>(ranks);
+#endif
   World::run(ranks, [](auto& c) {
     coalesced_is_the_same_as_separate(c);
     the_list_of_pairs_may_go_after_issue(c);

@@ -118,7 +118,7 @@ comm/threads/rank.hpp | } else if (left.yields [>] 0) { | yields once more
 comm/posted.hpp | for (int r = 0; r [<] size; ++r) | no rank is behind the last
 comm/rank_sum.hpp | for (; i + sum_block [<=] count; i += sum_block) { | the rest of the block is summed behind the loop
 comm/rank_sum.hpp | if (i [<] count) sum_one_block( | sums nothing
-comm/self.hpp | if (in.data != out.data && in.count [>] 0) std::memcpy( | copies nothing
+comm/self.hpp | if (in.data != out.data && in.count [>] 0) copy_( | copies nothing
 comm/threads/share.hpp | if (ready [>] gathered) { | reads nothing
 comm/threads/share.hpp | for (Size at = 0; at [<] p.count; at += tile) { | sums nothing
 comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | copies nothing

@@ -55,7 +55,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
   ThreadRank& channel(int from, int to);
 
-  /// A new end of the same rank for memory of a device, counted in the same traffic. Every rank calls it, equally often.
+  /// A new end of the same rank for memory of a device, counted in the same traffic. Every rank calls it, equally
+  /// often.
   std::shared_ptr<ThreadRank> on_device(MakeShare make_share);
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
