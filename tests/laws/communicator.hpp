@@ -439,16 +439,19 @@ void check_copies_of(int ranks) {
 template <class World>
 void check_communicator_laws(int ranks) {
   CAPTURE(ranks);
+  // Sanitizers look at memory and races, which are the same for types of one size: f16 has a path of its own.
   check_sums_of<float, World>(ranks);
   check_sums_of<bf16, World>(ranks);
-  check_copies_of<float, World>(ranks);
+  check_copies_of<double, World>(ranks);
   check_copies_of<std::uint8_t, World>(ranks);
-#if !defined(__SANITIZE_THREAD__)  // values of further types: the ranks race for one as for another
+#if !defined(__SANITIZE_THREAD__)
   check_sums_of<double, World>(ranks);
   check_sums_of<f16, World>(ranks);
+#endif
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
   check_sums_of<std::int32_t, World>(ranks);
   check_sums_of<std::int64_t, World>(ranks);
-  check_copies_of<double, World>(ranks);
+  check_copies_of<float, World>(ranks);
   check_copies_of<bf16, World>(ranks);
   check_copies_of<f16, World>(ranks);
   check_copies_of<std::int32_t, World>(ranks);
