@@ -53,7 +53,7 @@ struct RankSum {
         for (int r = 0; r < from.ranks; ++r) {
           T x[V];
           const auto access = *reinterpret_cast<const detail::Access<4>*>(static_cast<const T*>(from.of[r]) + begin);
-          memcpy(x, &access, sizeof x);
+          memcpy(static_cast<void*>(x), &access, sizeof x);
           for (int v = 0; v < V; ++v) sums[v] = r == 0 ? widened(x[v]) : sums[v] + widened(x[v]);
         }
         T out[V];

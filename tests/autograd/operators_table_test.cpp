@@ -86,8 +86,8 @@ TEST_CASE("a custom_op takes lambdas, and a pair of gradients, in place of funct
         custom_op([](auto a, auto b) { return a * math::exp(-b * b); },
                   [](auto, auto b, auto y, auto dy) { return std::pair(math::exp(-b * b) * dy, -2 * b * y * dy); });
     constexpr auto of_one =
-        custom_op([](auto x, auto c) { return c * x / (1 + x * x); },
-                  [](auto x, auto y, auto dy, auto c) { return dy * (c - 2 * x * y) / (1 + x * x); }, 3);
+        custom_op([](auto a, auto c) { return c * a / (1 + a * a); },
+                  [](auto a, auto y, auto dy, auto c) { return dy * (c - 2 * a * y) / (1 + a * a); }, 3);
     return of_two(x, of_one(x));
   });
   const auto functors = passed_by([](const auto& x) { return bell(x, witch(x)); });

@@ -2,8 +2,6 @@
 // Models and features of models on a GPU: BERT and the models of examples/models give PyTorch's gradients and losses at
 // the cost of their plans; images, masks, documents, groups and reports under other optimizers give the Cpu's.
 // labels: cuda
-#include <kernels/cuda_kernels.cuh>
-
 #include <dspp/launch/cuda_rank.hpp>
 
 #include <dspp/optim/adagrad.hpp>

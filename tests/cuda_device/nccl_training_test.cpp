@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Gpt trained over NCCL's collectives, on their twin in software.
 // labels: cuda
-#include <dspp/base/config.hpp>
-
-#if !DSPP_HAS_NVCC()
-
-#include <kernels/cuda_kernels.cuh>
 #include <kernels/nccl.cuh>
 
 #include <laws/device_communicator.hpp>
 #include <laws/one_rank_curves.hpp>
 
+#if !DSPP_HAS_NVCC()
 using namespace dspp;
 using namespace dspp::laws;
 

@@ -2,6 +2,7 @@
 // Every row of the table of operators on a GPU: values against naive formulas, gradients beside the Cpu's; attention
 // with every extra.
 // labels: cuda
+// alone: its functors need the kernels, and the other files are to link them as a program does
 #include <kernels/cuda_kernels.cuh>
 
 #include <dspp/launch/cuda_rank.hpp>

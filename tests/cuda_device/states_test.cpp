@@ -2,8 +2,6 @@
 // What surrounds steps, with a model on a GPU: checkpoints, weights, folders of transformers, generation, evaluation,
 // averages, and steps that are skipped or stopped; beside the Cpu in the same precision.
 // labels: cuda
-#include <kernels/cuda_kernels.cuh>
-
 #include <dspp/launch/cuda_rank.hpp>
 
 #include <dspp/checkpoint/average_file.hpp>

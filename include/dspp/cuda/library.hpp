@@ -120,13 +120,20 @@
   X(kernels::CopyRuns<T>)        \
   X(kernels::ZeroRuns<T>)        \
   X(kernels::CopyStrided<T>)
+/// The same, converted to values and back, as masks and labels are in arithmetic.
+#define DSPP_CUDA_CONVERTED_INTEGERS(X, T)             \
+  DSPP_CUDA_INTEGERS(X, T)                             \
+  X(kernels::Pointwise<pointwise::Identity, float, T>) \
+  X(kernels::Pointwise<pointwise::Identity, bf16, T>)  \
+  X(kernels::Pointwise<pointwise::Identity, f16, T>)   \
+  X(kernels::Pointwise<pointwise::Identity, T, float>) \
+  X(kernels::Pointwise<pointwise::Identity, T, bf16>)  \
+  X(kernels::Pointwise<pointwise::Identity, T, f16>)   \
+  X(kernels::PointwisePair<pointwise::Add, T, T, T>)
 #define DSPP_CUDA_INTEGER_KERNELS(X)                                \
-  DSPP_CUDA_INTEGERS(X, std::int32_t)                               \
+  DSPP_CUDA_CONVERTED_INTEGERS(X, std::int32_t)                     \
+  DSPP_CUDA_CONVERTED_INTEGERS(X, std::uint8_t)                     \
   DSPP_CUDA_INTEGERS(X, std::int64_t)                               \
-  DSPP_CUDA_INTEGERS(X, std::uint8_t)                               \
-  X(kernels::Pointwise<pointwise::Identity, float, std::int32_t>)   \
-  X(kernels::Pointwise<pointwise::Identity, bf16, std::int32_t>)    \
-  X(kernels::Pointwise<pointwise::Identity, f16, std::int32_t>)     \
   X(kernels::PointwisePair<pointwise::Add, double, double, double>) \
   X(kernels::Pointwise<pointwise::Scale<double>, double, double>)
 
