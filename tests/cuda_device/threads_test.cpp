@@ -149,6 +149,45 @@ TEST_CASE("operations on a GPU between which their memory is written give the sa
   for (int i = 0; i < 60; ++i) CHECK(run_chain(0, 0).first == right);
 }
 
+namespace {
+
+/// What two ranks that share a GPU throw, if the second does something else while two operations are under way.
+template <class F>
+std::string sentence_of(F second) {
+  const ThreadGroup group(2, {.timeout_seconds = 60});
+  try {
+    run_ranks(group, [&](int rank) {
+      CudaMemory memory;
+      Threads c = group.communicator(rank).on_device(cuda_share(memory));
+      const DeviceArray<float> x(5000), y(5000);
+      Pending<> first = c.start_all_reduce(buffer(x.data(), 5000), Purpose::gradient);
+      if (rank == 1) return second(c, y.data());
+      const Pending<> other = c.start_all_reduce(buffer(y.data(), 5000), Purpose::gradient);
+      first.wait();
+    });
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a rank that throws, ends or calls something else stops those that share its GPU, whatever is under way") {
+  for (int round = 0; round < 10; ++round) {
+    const std::string thrown = sentence_of([](Threads& c, float* y) {
+      const Pending<> other = c.start_all_reduce(buffer(y, 5000), Purpose::gradient);
+      fail(ErrorCode::usage, "dspp: rank 1 gives up. Nothing to do.");
+    });
+    CHECK(thrown == "dspp: rank 1 gives up. Nothing to do.");
+    const std::string ended = sentence_of([](Threads&, float*) {});
+    CHECK(ended.find("but rank 1 has ended") != std::string::npos);
+    const std::string differs =
+        sentence_of([](Threads& c, float* y) { c.start_broadcast(buffer(y, 5000), 0, Purpose::parameter).wait(); });
+    CHECK(differs.find("call different collectives") != std::string::npos);
+  }
+}
+
 TEST_CASE("collectives on a GPU have the bits of thread ranks on the Cpu") {
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
     const ThreadGroup group(3, {.timeout_seconds = 60, .sum_order = order});
