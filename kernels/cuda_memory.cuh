@@ -104,6 +104,7 @@ DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Siz
 DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
   const gpu::Work work{"from_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
+  if (watcher_) watcher_->wait();  // the copy may wait for the stream, and so for other ranks, without being watched
   gpu::check(work, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
   if (reads_pageable_) synchronize();  // else the host's bytes were taken at the call
 }
@@ -113,6 +114,7 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   const cudaStream_t stream = gpu::stream_of(*this);
   CudaFault found;
   try {
+    if (watcher_) watcher_->wait();
     gpu::check(work, cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
     gpu::check(work, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
     synchronize();

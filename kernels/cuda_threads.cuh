@@ -10,6 +10,8 @@
 /// Who waits for an event has seen, through the table of the group, that it was recorded: since every wait is for work
 /// that was issued before it, no order of the streams can deadlock.
 ///
+/// A digest of a sum (SumDigest) is not made.
+///
 /// Bytes     as <dspp/comm/threads/share.hpp> on the Cpu, within the device
 #pragma once
 
@@ -30,12 +32,14 @@ class RankEvents {
   enum Which { ready, summed, moved };
 
   RankEvents() {
-    for (cudaEvent_t& event : events_) check({"open"}, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    try {
+      for (cudaEvent_t& event : events_) check({"open"}, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    } catch (...) {
+      close();
+      throw;
+    }
   }
-  ~RankEvents() {
-    for (const cudaEvent_t event : events_)
-      if (event != nullptr) cudaEventDestroy(event);
-  }
+  ~RankEvents() { close(); }
   RankEvents(const RankEvents&) = delete;
   RankEvents& operator=(const RankEvents&) = delete;
 
@@ -48,6 +52,11 @@ class RankEvents {
   std::uint64_t completed_before(std::uint64_t operation) const { return completed_[operation % slots]; }
 
  private:
+  void close() noexcept {
+    for (const cudaEvent_t event : events_)
+      if (event != nullptr) cudaEventDestroy(event);
+  }
+
   static constexpr std::size_t slots = dspp::detail::operations_in_flight;
   std::array<cudaEvent_t, 3 * slots> events_{};
   std::array<std::uint64_t, slots> completed_{};
@@ -124,9 +133,11 @@ class CudaShare final : public dspp::detail::RankShare {
     dspp::detail::ThreadFailureState& failures = *table_.failures;
     if (failures.failed()) return false;
     try {
-      return f();
-    } catch (const Error& error) {
-      failures.fail(error.code(), error.what(), table_.world_rank(rank_));
+      try {
+        return f();
+      } catch (const Error& error) {
+        failures.fail(error.code(), error.what(), table_.world_rank(rank_));
+      }
     } catch (const std::bad_alloc&) {
       failures.fail(ErrorCode::out_of_memory, dspp::detail::no_memory_words, table_.world_rank(rank_));
     }
@@ -154,16 +165,17 @@ class CudaShare final : public dspp::detail::RankShare {
     return r != rank_;
   }
 
-  /// What is issued next comes after what wrote the memory that it touches: of each rank it reads, what that rank
-  /// issued before it posted, and, unless that includes it, what it moved in the operation before, hence in all before.
+  /// What is issued next comes after what touched the memory that it touches: of each rank it reads, what that rank
+  /// issued before it posted; and, unless that includes it, what every rank moved in the operation before, hence in all
+  /// before, since it may have read what this rank now writes.
   void begin(std::uint64_t operation) {
     begun_ = true;
     const Posted& mine = table_.slot(rank_, operation);
     if (!works(mine)) return;
     wait(beside(), rank_, RankEvents::ready, operation);
     for (int r = 0; r < size_; ++r) {
-      if (!reads(mine, r)) continue;
-      wait(beside(), r, RankEvents::ready, operation);
+      if (r == rank_) continue;
+      if (reads(mine, r)) wait(beside(), r, RankEvents::ready, operation);
       if (events_of(r).completed_before(operation) < operation) wait(beside(), r, RankEvents::moved, operation - 1);
     }
   }

@@ -119,16 +119,22 @@ struct Cap {
 
 // ---- launches -------------------------------------------------------------------------------------------------------
 
+/// What the backward pass takes of shared memory, in its tiles of 64, 96 or 128 columns, at most.
+constexpr Size flash_shared(Size head_dim) {
+  return (head_dim <= 64 ? 112 : head_dim <= 96 ? 144 : 176) * Size{1024};
+}
 inline constexpr Size most_flash_columns = 128, most_flash_sequence = Size{1} << 30;  // keys are counted in 32 bits
 
 /// Whether the flash kernels take these operands: elements of 16 bits, heads of a multiple of 8 columns, at most 128,
-/// whose rows are at multiples of 16 bytes, and no bias of the scores. `others` are further rows of heads.
+/// whose rows are at multiples of 16 bytes, and no bias of the scores, on a GPU with the shared memory that their backward
+/// pass needs: 9.0 and 10.0 have it, 8.0 up to 96 columns, 8.6, 8.9 and 12.0 have not. `others` are further rows of heads.
 template <class T, class... H>
 bool flash_takes(const AttentionOperands<T>& of, const H&... others) {
   const Size n = of.at.head_dim;
   const auto lies = [](const auto& heads) { return heads.stride % 8 == 0 && is_aligned(heads.base); };
   return sizeof(T) == 2 && n > 0 && n % 8 == 0 && n <= most_flash_columns && of.at.sequence <= most_flash_sequence &&
-         of.extras.bias == nullptr && lies(of.q) && lies(of.k) && lies(of.v) && (lies(others) && ...);
+         of.extras.bias == nullptr && lies(of.q) && lies(of.k) && lies(of.v) && (lies(others) && ...) &&
+         shared_bytes(Work{"attention"}, flash_shared(n)) == flash_shared(n);
 }
 
 /// f(std::integral_constant<int, D>) of the columns that a tile has for a head: 64, 96 or 128.

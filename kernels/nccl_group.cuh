@@ -203,7 +203,14 @@ class NcclGroup final : public NcclLine, public std::enable_shared_from_this<Ncc
       begin();
       if (comm != nullptr) {
         check(ncclGroupStart());
+        struct Group {  // an open one would keep every later call, abort's, too, from NCCL
+          bool open = true;
+          ~Group() {
+            if (open) ncclGroupEnd();
+          }
+        } group;
         const ncclResult_t called = calls();
+        group.open = false;
         const ncclResult_t ended = ncclGroupEnd();
         check(called);
         settle(ended);

@@ -18,6 +18,7 @@ inline constexpr int most_ranks_on_gpu = 64;
 /// An operation starts on the rank's communication stream, after what every rank had issued before it posted the
 /// operation. Sums are those of thread ranks on the Cpu, bit for bit, in either order. The host waits for the other
 /// ranks' calls, never for the GPU: after Pending::wait() the rank's stream has the results before what it does next.
+/// Digests of sums are not made: who wants one takes that of the result.
 ///
 /// Cost     a read of the memory of each rank, at the device's bandwidth, beside what the rank's stream does; no
 ///          temporaries

@@ -59,7 +59,8 @@ struct DeviceRank<Cuda> {
   AnyCommunicator on_device(const AnyCommunicator& of_host) {
     if (of_host.size() == 1) return AnyCommunicator(SelfOn<Copy>(Copy{&memory}));
     const Threads* const threads = of_host.get_if<Threads>();
-    if (threads != nullptr && CudaMemory::gpus() == 1) return AnyCommunicator(threads->on_device(cuda_share(memory)));
+    if (threads != nullptr && CudaMemory::gpus() == 1 && of_host.size() <= most_ranks_on_gpu)
+      return AnyCommunicator(threads->on_device(cuda_share(memory)));
     return AnyCommunicator(StagedCommunicator<CudaMemory>(of_host, memory));
   }
 };

@@ -26,7 +26,8 @@ struct WaitPolicy {
   Clock::duration timeout{};
 };
 
-/// Operations run in the order of issue, each through three stages, inside wait():
+/// Operations run in the order of issue, each through three stages, whenever the rank waits or polls, and of a device
+/// also when it issues:
 ///
 ///   called   every rank must have posted the same, and have moved what it writes in the operations before
 ///   moved    this rank does its share (RankShare)
@@ -248,7 +249,8 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
 
 DSPP_INLINE void ThreadRank::poll() {
   if (!failures().failed() && !progress())
-    for (ThreadRank* end : active()) end->fail_if_a_peer_left();
+    for (ThreadRank* end : active())
+      if (end->completed_ < end->issued_) end->fail_if_a_peer_left();
   if (failures().failed()) stop();
 }
 
@@ -361,8 +363,9 @@ DSPP_INLINE bool ThreadRank::is_behind(int rank) const {
   if (rank == rank_) return false;
   const RankProgress& other = table_->progress(rank);
   const std::uint64_t operation = awaited_operation();
-  return waits_for_call() ? other.posted.load() <= operation || other.done.load() < operation
-                          : other.done.load() <= operation;
+  if (!waits_for_call()) return other.done.load() <= operation;
+  const bool moved_before = other.done.load() >= operation || table_->slot(rank_, operation).elsewhere;
+  return other.posted.load() <= operation || !moved_before;
 }
 
 DSPP_INLINE std::vector<int> ThreadRank::awaited() const {
