@@ -126,8 +126,9 @@ constexpr Size flash_shared(Size head_dim) {
 inline constexpr Size most_flash_columns = 128, most_flash_sequence = Size{1} << 30;  // keys are counted in 32 bits
 
 /// Whether the flash kernels take these operands: elements of 16 bits, heads of a multiple of 8 columns, at most 128,
-/// whose rows are at multiples of 16 bytes, and no bias of the scores, on a GPU with the shared memory that their backward
-/// pass needs: 9.0 and 10.0 have it, 8.0 up to 96 columns, 8.6, 8.9 and 12.0 have not. `others` are further rows of heads.
+/// whose rows are at multiples of 16 bytes, and no bias of the scores, on a GPU with the shared memory that their
+/// backward pass needs: 9.0 and 10.0 have it, 8.0 up to 96 columns, 8.6, 8.9 and 12.0 have not. `others` are further
+/// rows of heads.
 template <class T, class... H>
 bool flash_takes(const AttentionOperands<T>& of, const H&... others) {
   const Size n = of.at.head_dim;

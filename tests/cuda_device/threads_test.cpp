@@ -149,6 +149,26 @@ TEST_CASE("operations on a GPU between which their memory is written give the sa
   for (int i = 0; i < 60; ++i) CHECK(run_chain(0, 0).first == right);
 }
 
+TEST_CASE("a broadcast on a GPU overwrites nothing that a rank still reads in the operation before") {
+  for (int round = 0; round < 60; ++round) {
+    const ThreadGroup group(3, {.timeout_seconds = 60});
+    run_ranks(group, [&](int rank) {
+      CudaMemory memory;
+      Threads c = group.communicator(rank).on_device(cuda_share(memory));
+      const cudaStream_t stream = gpu::stream_of(memory);
+      const DeviceArray<float> a(part), all(3 * part);
+      gpu::launch_each({"write"}, stream, part, Write{a, static_cast<float>(100 * rank)});
+      Pending<> gathered =
+          c.start_all_gather(buffer(std::as_const(a).data(), part), buffer(all.data(), 3 * part), Purpose::parameter);
+      Pending<> sent = c.start_broadcast(buffer(a.data(), part), 0, Purpose::parameter);
+      sent.wait();
+      gathered.wait();
+      const auto values = all.read(stream);
+      for (int r = 0; r < 3; ++r) CHECK(values[static_cast<std::size_t>(r * part)] == static_cast<float>(100 * r));
+    });
+  }
+}
+
 namespace {
 
 /// What two ranks that share a GPU throw, if the second does something else while two operations are under way.
