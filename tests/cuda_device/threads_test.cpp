@@ -44,12 +44,12 @@ namespace {
 constexpr Size part = 300;  // elements
 
 /// to[i] = value + i % 7
-struct Write {
+struct WriteKernel {
   float* to;
   float value;
   __device__ void operator()(Size i) const { to[i] = value + static_cast<float>(i % 7); }
 };
-struct Keep {
+struct KeepKernel {
   float* to;
   const float* from;
   __device__ void operator()(Size i) const { to[i] = from[i]; }
@@ -65,10 +65,10 @@ struct Chain {
   explicit Chain(const Threads& host) : c(host.on_device(cuda_share(memory))) {}
 
   void write(float* to, Size count, int salt) {
-    gpu::launch_each({"write"}, stream, count, Write{to, static_cast<float>(100 * salt + c.rank())});
+    gpu::launch_each({"write"}, stream, count, WriteKernel{to, static_cast<float>(100 * salt + c.rank())});
   }
   void keep(Size at, const float* from, Size count) {
-    gpu::launch_each({"keep"}, stream, count, Keep{seen.data() + at * part, from});
+    gpu::launch_each({"keep"}, stream, count, KeepKernel{seen.data() + at * part, from});
   }
   std::vector<float> run() {
     const auto slice = buffer(b.data() + c.rank() * part, part);
@@ -157,7 +157,7 @@ TEST_CASE("a broadcast on a GPU overwrites nothing that a rank still reads in th
       Threads c = group.communicator(rank).on_device(cuda_share(memory));
       const cudaStream_t stream = gpu::stream_of(memory);
       const DeviceArray<float> a(part), all(3 * part);
-      gpu::launch_each({"write"}, stream, part, Write{a, static_cast<float>(100 * rank)});
+      gpu::launch_each({"write"}, stream, part, WriteKernel{a, static_cast<float>(100 * rank)});
       Pending<> gathered =
           c.start_all_gather(buffer(std::as_const(a).data(), part), buffer(all.data(), 3 * part), Purpose::parameter);
       Pending<> sent = c.start_broadcast(buffer(a.data(), part), 0, Purpose::parameter);
