@@ -29,8 +29,8 @@ class ThroughDevice {
   void barrier(CallSite site = CallSite::here()) { inner_.barrier(site); }
 
   Pending<> start_all_reduce(Buffer x, PurposeAt p) {
-    detail::check_all_reduce(x);
-    detail::check_memory("all_reduce", x.data, x.count);
+    dspp::detail::check_all_reduce(x);
+    dspp::detail::check_memory("all_reduce", x.data, x.count);
     mirror({}, {x});
     return start({x}, inner_.start_all_reduce(on_device(x), p));
   }
@@ -43,37 +43,37 @@ class ThroughDevice {
     return start_all_gather(std::span<const GatherPair>(&pair, 1), p);
   }
   Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt p) {
-    detail::check_all_to_all(in, out, parts, size());
-    detail::check_memory("all_to_all", in.data, in.count);
-    detail::check_memory("all_to_all", out.data, out.count);
-    detail::check_apart("all_to_all", in, out);
+    dspp::detail::check_all_to_all(in, out, parts, size());
+    dspp::detail::check_memory("all_to_all", in.data, in.count);
+    dspp::detail::check_memory("all_to_all", out.data, out.count);
+    dspp::detail::check_apart("all_to_all", in, out);
     mirror({in}, {out});
     return start({out}, inner_.start_all_to_all(on_device(in), on_device(out), parts, p));
   }
   Pending<> start_broadcast(Buffer x, int root, PurposeAt p) {
-    detail::check_broadcast(x, root, size());
-    detail::check_memory("broadcast", x.data, x.count);
+    dspp::detail::check_broadcast(x, root, size());
+    dspp::detail::check_memory("broadcast", x.data, x.count);
     mirror({}, {x});
     return start({x}, inner_.start_broadcast(on_device(x), root, p));
   }
   Pending<> start_send(ConstBuffer in, int to, PurposeAt p) {
-    detail::check_send(in, to, rank(), size());
-    detail::check_memory("send", in.data, in.count);
+    dspp::detail::check_send(in, to, rank(), size());
+    dspp::detail::check_memory("send", in.data, in.count);
     mirror({in}, {});
     return start({}, inner_.start_send(on_device(in), to, p));
   }
   Pending<> start_receive(Buffer out, int from, PurposeAt p) {
-    detail::check_receive(out, from, rank(), size());
-    detail::check_memory("receive", out.data, out.count);
+    dspp::detail::check_receive(out, from, rank(), size());
+    dspp::detail::check_memory("receive", out.data, out.count);
     mirror({}, {out});
     return start({out}, inner_.start_receive(on_device(out), from, p));
   }
   Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt p) {
     for (const ScatterPair& pair : pairs) {
-      detail::check_reduce_scatter(pair.in, pair.out, size());
-      detail::check_memory("reduce_scatter", pair.in.data, pair.in.count);
-      detail::check_memory("reduce_scatter", pair.out.data, pair.out.count);
-      detail::check_place("reduce_scatter", "out", "in", pair.out, pair.in, rank());
+      dspp::detail::check_reduce_scatter(pair.in, pair.out, size());
+      dspp::detail::check_memory("reduce_scatter", pair.in.data, pair.in.count);
+      dspp::detail::check_memory("reduce_scatter", pair.out.data, pair.out.count);
+      dspp::detail::check_place("reduce_scatter", "out", "in", pair.out, pair.in, rank());
     }
     const auto mirrored = mirrored_pairs(pairs);
     return start(outputs_of(pairs), pairs.size() == 1
@@ -82,10 +82,10 @@ class ThroughDevice {
   }
   Pending<> start_all_gather(std::span<const GatherPair> pairs, PurposeAt p) {
     for (const GatherPair& pair : pairs) {
-      detail::check_all_gather(pair.in, pair.out, size());
-      detail::check_memory("all_gather", pair.in.data, pair.in.count);
-      detail::check_memory("all_gather", pair.out.data, pair.out.count);
-      detail::check_place("all_gather", "in", "out", pair.in, pair.out, rank());
+      dspp::detail::check_all_gather(pair.in, pair.out, size());
+      dspp::detail::check_memory("all_gather", pair.in.data, pair.in.count);
+      dspp::detail::check_memory("all_gather", pair.out.data, pair.out.count);
+      dspp::detail::check_place("all_gather", "in", "out", pair.in, pair.out, rank());
     }
     const auto mirrored = mirrored_pairs(pairs);
     return start(outputs_of(pairs), pairs.size() == 1
@@ -169,7 +169,7 @@ class ThroughDevice {
 
   Pending<> start(std::vector<Buffer> outputs, Pending<> pending) {
     under_way_.push_back({++tickets_, std::move(outputs), std::move(pending)});
-    static constexpr detail::Completion completion{
+    static constexpr dspp::detail::Completion completion{
         [](void* who, std::uint64_t ticket) { static_cast<ThroughDevice*>(who)->complete(ticket); },
         [](void* who, std::uint64_t ticket) noexcept { static_cast<ThroughDevice*>(who)->drop(ticket); }};
     return Pending<>(&completion, this, tickets_);
