@@ -182,8 +182,9 @@ std::string sentence_of(F second) {
       const DeviceArray<float> x(5000), y(5000);
       Pending<> first = c.start_all_reduce(buffer(x.data(), 5000), Purpose::gradient);
       if (rank == 1) return second(c, y.data());
-      const Pending<> other = c.start_all_reduce(buffer(y.data(), 5000), Purpose::gradient);
+      Pending<> other = c.start_all_reduce(buffer(y.data(), 5000), Purpose::gradient);
       first.wait();
+      other.wait();
     });
   } catch (const Error& error) {
     return error.what();

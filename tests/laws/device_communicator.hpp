@@ -202,6 +202,7 @@ void on_nccl_ranks(const Mesh& mesh, F f, NcclOptions options = {}, double timeo
 
 /// All ranks.
 struct NcclOnDevice {
+  static constexpr Size most_elements = 3001;
   template <class F>
   static void run(int ranks, F f) {
     on_nccl_ranks(Mesh(Degrees{.data = ranks}),
