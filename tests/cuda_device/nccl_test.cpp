@@ -202,11 +202,12 @@ TEST_CASE("whichever call of NCCL fails, every rank ends with a sentence, and th
     CAPTURE(n);
     software_gpu::fail_nccl_call(n);
     const auto all = sentences_of(2, program);
-    software_gpu::fail_nccl_call(0);
+    if (software_gpu::fail_nccl_call(0) < n) continue;  // this run asked less often
     ++runs;
     thrown += !all[0].empty() || !all[1].empty();
     for (const std::string& one : all) CHECK((one.empty() || says(one, "")));
   }
+  REQUIRE(runs > 20);
   CHECK(thrown > runs / 2);  // the last calls are of the end
   CHECK(sentences_of(2, program)[0].empty());
 }
