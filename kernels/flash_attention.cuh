@@ -16,7 +16,7 @@
 ///           warp multiplies 4096 D times and moves 24 KiB + 320 D bytes of shared memory, at D = 128 64 KiB: at 128
 ///           bytes a clock that is half of the rate of an H100's tensor cores, at D = 64 36 %. More needs products
 ///           that read shared memory themselves (wgmma).
-/// Memory    shared: 71 KiB at D = 64, 86 at 96, 103 at 128, so two blocks a multiprocessor; none beside
+/// Memory    shared: 71 KiB at D = 64, 87 at 96, 103 at 128, so two blocks a multiprocessor; none beside
 /// Source    Dao 2023, FlashAttention-2, algorithm 1
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs and values on the paper device beside the Cpu, and text from a model that names no vocabulary.
-// expected-error {{dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.}}
+// expected-error {{dspp: run needs a policy on Cpu or Cuda. plan<Model>(...) is what runs on Meta.}}
 // expected-error {{dspp: value_beside needs a parameter on the device of the value, but it is on another. Give the}}
 // expected-error {{layers one policy.}}
 // expected-error {{dspp: generate needs a model with config.vocabulary, but this one has none. Add a member config}}

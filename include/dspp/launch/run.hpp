@@ -153,7 +153,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
 template <class P, class Program>
 void run_world(const RunOptions& options, Program& program, Blame& blame) {
   static_assert(!std::is_same_v<DeviceOf<P>, PaperOf<DeviceOf<P>>>,
-                "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
+                "dspp: run needs a policy on Cpu or Cuda. plan<Model>(...) is what runs on Meta.");
   check_arithmetic();
   const Launch launch = this_launch();
   if (launch.size > 1) return run_launched<P>(options, launch, program, blame);

@@ -17,7 +17,7 @@ namespace dspp {
 
 /// A communicator of a device's memory over one of the host's. Memory M has to_host(host, from, bytes), which waits
 /// for what was issued before, and from_host(to, host, bytes). Sums are the host's, hence their bits, between any ranks
-/// that have a communicator: threads that share a GPU, or processes.
+/// that have a communicator: processes, or threads with several GPUs.
 ///
 /// What an operation reads is copied to the host at issue, after completing those under way that write it or what this
 /// one writes; what it writes is copied back at completion.
