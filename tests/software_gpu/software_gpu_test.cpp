@@ -196,7 +196,8 @@ TEST_CASE("The GPU in software finds what a norm's backward pass and cross-entro
 
 namespace {
 
-/// Whether f() gives more than 0, or ends its process: a kernel without a barrier may write anywhere.
+/// Whether f() gives more than 0, or ends its process. Without a barrier or the waits one of the kernels below corrupts
+/// the heap of its process, which counts as found; what it writes there is not known: nothing behind its shared memory.
 template <class F>
 bool fails_apart(F f) {
   std::fflush(nullptr);  // else the child writes it, too
