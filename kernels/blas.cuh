@@ -6,7 +6,8 @@
 /// cuBLASLt's matrices have columns that follow one another: c is its [n, m] matrix, b its first operand and a its
 /// second. Sums are in f32. Descriptors and the algorithm are looked up once for each shape, layout and alignment.
 ///
-/// Bytes     of a, b and c once at best; workspace_bytes of the device
+/// Bytes     of a, b and c once at best
+/// Memory    the workspace that it is given; what cuBLASLt takes itself
 #pragma once
 
 #include <compare>
@@ -32,9 +33,22 @@ struct BlasProduct {
   Size batch = 1, stride_first = 0, stride_second = 0, stride_result = 0;
   ElementType operands = ElementType::f32, result = ElementType::f32;
   bool accumulates = false, has_bias = false;  ///< a bias is added to every column
+  bool has_gelu = false;                       ///< beside a bias, in 16 bits: see BlasOperands
   int alignment = 16;                          ///< bytes that every operand's address is a multiple of
+  Size workspace_bytes = 0;
 
   auto operator<=>(const BlasProduct&) const = default;
+};
+
+/// Addresses. With has_gelu the result is gelu(x), by tanh, and `before` is x, as the result lies.
+struct BlasOperands {
+  const void *first = nullptr, *second = nullptr, *bias = nullptr;
+  void *result = nullptr, *before = nullptr, *workspace = nullptr;
+};
+
+struct BlasWorkspace {
+  void* data = nullptr;
+  Size bytes = 0;
 };
 
 /// A product of dspp's as one of cuBLASLt's: b is the first operand.
@@ -65,37 +79,30 @@ inline void check_blas(const Work& work, cublasStatus_t status) {
                              "'. If it is the first failure, look at these extents; else at what ran before.");
 }
 
-/// cuBLASLt's handle, its workspace, and what is known of each product.
+/// cuBLASLt's handle, and what is known of each product.
 class Blas {
  public:
-  static constexpr std::size_t workspace_bytes = 32 * 1024 * 1024;
-
-  Blas() {
-    check_blas({"open cuBLASLt"}, cublasLtCreate(&handle_));
-    const cudaError_t status = cudaMalloc(&workspace_, workspace_bytes);
-    if (status != cudaSuccess) cublasLtDestroy(handle_);
-    check({"open cuBLASLt"}, status);
-  }
+  Blas() { check_blas({"open cuBLASLt"}, cublasLtCreate(&handle_)); }
   ~Blas() {
-    cudaFree(workspace_);
     known_.clear();
     cublasLtDestroy(handle_);
   }
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  void multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const void* first, const void* second,
-                const void* bias, void* result) {
+  /// False if cuBLASLt has no algorithm for a product with gelu.
+  bool multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const BlasOperands& at) {
     const auto found = known_.try_emplace(p).first;
     if (!found->second) found->second = std::make_unique<Known>(work, handle_, p);
     Known& known = *found->second;
-    if (p.has_bias)
-      check_blas(work,
-                 cublasLtMatmulDescSetAttribute(known.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    if (!known.is_supported) return false;
+    if (p.has_bias) known.set(work, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
+    if (p.has_gelu) known.set(work, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.before);
     const float one = 1, beta = p.accumulates ? 1 : 0;
-    check_blas(work, cublasLtMatmul(handle_, known.product, &one, first, known.first, second, known.second, &beta,
-                                    result, known.result, result, known.result, &known.algorithm, workspace_,
-                                    workspace_bytes, stream));
+    check_blas(work, cublasLtMatmul(handle_, known.product, &one, at.first, known.first, at.second, known.second, &beta,
+                                    at.result, known.result, at.result, known.result, &known.algorithm, at.workspace,
+                                    static_cast<std::size_t>(p.workspace_bytes), stream));
+    return true;
   }
 
  private:
@@ -103,6 +110,7 @@ class Blas {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
     cublasLtMatmulAlgo_t algorithm{};
+    bool is_supported = false;
 
     Known(const Work& work, cublasLtHandle_t handle, const BlasProduct& p) {
       try {
@@ -117,15 +125,22 @@ class Blas {
     Known(const Known&) = delete;
     Known& operator=(const Known&) = delete;
 
+    template <class V>
+    void set(const Work& work, cublasLtMatmulDescAttributes_t name, const V& value) {
+      check_blas(work, cublasLtMatmulDescSetAttribute(product, name, &value, sizeof value));
+    }
+
    private:
     void describe(const Work& work, const BlasProduct& p) {
-      const auto set = [&](cublasLtMatmulDescAttributes_t name, const auto& value) {
-        check_blas(work, cublasLtMatmulDescSetAttribute(product, name, &value, sizeof value));
-      };
       check_blas(work, cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-      set(CUBLASLT_MATMUL_DESC_TRANSA, p.transposes_first ? CUBLAS_OP_T : CUBLAS_OP_N);
-      set(CUBLASLT_MATMUL_DESC_TRANSB, p.transposes_second ? CUBLAS_OP_T : CUBLAS_OP_N);
-      if (p.has_bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(work, CUBLASLT_MATMUL_DESC_TRANSA, p.transposes_first ? CUBLAS_OP_T : CUBLAS_OP_N);
+      set(work, CUBLASLT_MATMUL_DESC_TRANSB, p.transposes_second ? CUBLAS_OP_T : CUBLAS_OP_N);
+      if (p.has_gelu) {
+        set(work, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+        set(work, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{p.ld_result});
+      } else if (p.has_bias) {
+        set(work, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      }
       layout(work, first, p.operands, p.transposes_first ? p.depth : p.rows, p.transposes_first ? p.rows : p.depth,
              p.ld_first, p.batch, p.stride_first);
       layout(work, second, p.operands, p.transposes_second ? p.columns : p.depth,
@@ -154,16 +169,20 @@ class Blas {
         check_blas(work, cublasLtMatmulPreferenceSetAttribute(preference, name, &value, sizeof value));
       };
       const auto alignment = static_cast<std::uint32_t>(p.alignment);
-      set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+      const std::uint32_t in_f32 = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // partial sums are not rounded to bf16
+      set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, in_f32);
+      set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(p.workspace_bytes));
       set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
       set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
       set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
       set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
       cublasLtMatmulHeuristicResult_t found{};
       int count = 0;
-      check_blas(work, cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result, result, preference, 1,
-                                                      &found, &count));
-      check_blas(work, count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED);
+      const cublasStatus_t status =
+          cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result, result, preference, 1, &found, &count);
+      is_supported = status == CUBLAS_STATUS_SUCCESS && count > 0;
+      if (!is_supported && !p.has_gelu)
+        check_blas(work, status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_NOT_SUPPORTED);
       algorithm = found.algo;
     }
     void release() noexcept {
@@ -175,7 +194,6 @@ class Blas {
   };
 
   cublasLtHandle_t handle_ = nullptr;
-  void* workspace_ = nullptr;
   std::map<BlasProduct, std::unique_ptr<Known>> known_;
 };
 
@@ -184,30 +202,55 @@ class Blas {
 /// The twin: it checks what cuBLASLt demands, and multiplies in the order of the stream.
 class Blas {
  public:
-  void multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const void* first, const void* second,
-                const void* bias, void* result) {
-    check(work, software_gpu::blas_multiply(stream, p, first, second, bias, result));
+  bool multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const BlasOperands& at) {
+    check(work, software_gpu::blas_multiply(stream, p, at));
+    return true;
   }
 };
 
 #endif
 
+namespace detail {
+/// The largest power of two of at most 16 bytes that all addresses are multiples of.
+template <class... X>
+int alignment_of(int smallest, const X*... addresses) {
+  int bytes = 16;
+  const auto fits = [&](const void* x) {
+    return reinterpret_cast<std::uintptr_t>(x) % static_cast<unsigned>(bytes) == 0;
+  };
+  while (bytes > smallest && !(fits(addresses) && ...)) bytes /= 2;
+  return bytes;
+}
+}  // namespace detail
+
 /// `batch` products, operands one after another. Without elements it does nothing; without a sum, c is 0 plus the bias.
 template <class T, class R>
 void blas_matmul(Blas& blas, cudaStream_t stream, Size batch, const kernels::Product& p, const T* a, const T* b, R* c,
-                 Write write, const R* bias) {
+                 Write write, const R* bias, BlasWorkspace workspace = {}) {
   if (batch * p.m * p.n == 0) return;
   BlasProduct of = blas_product(p, batch, element_type<T>, element_type<R>);
   of.accumulates = write == Write::accumulate;
   of.has_bias = bias != nullptr;
-  const auto aligned_to = [&](int bytes) {
-    const auto fits = [&](const void* x) {
-      return reinterpret_cast<std::uintptr_t>(x) % static_cast<unsigned>(bytes) == 0;
-    };
-    return fits(a) && fits(b) && fits(c) && (bias == nullptr || fits(bias));
-  };
-  while (of.alignment > static_cast<int>(sizeof(T)) && !aligned_to(of.alignment)) of.alignment /= 2;
-  blas.multiply(Work{"matmul", batch * p.m, p.n}, stream, of, b, a, bias, c);
+  of.workspace_bytes = workspace.bytes;
+  of.alignment = detail::alignment_of(static_cast<int>(sizeof(T)), a, b, c, bias);
+  BlasOperands at;
+  at.first = b, at.second = a, at.bias = bias, at.result = c, at.workspace = workspace.data;
+  blas.multiply(Work{"matmul", batch * p.m, p.n}, stream, of, at);
+}
+
+/// before = op(a) op(b) + bias, c = gelu(before) by tanh, in one pass. False if cuBLASLt does not: where rows are no
+/// multiple of 16 bytes, or addresses are not.
+template <class T>
+bool blas_matmul_gelu(Blas& blas, cudaStream_t stream, const kernels::Product& p, const T* a, const T* b, T* before,
+                      T* c, const T* bias, BlasWorkspace workspace) {
+  static_assert(sizeof(T) == 2);
+  if (p.m * p.n == 0 || p.ldc % 8 != 0 || detail::alignment_of(1, a, b, before, c, bias) < 16) return false;
+  BlasProduct of = blas_product(p, 1, element_type<T>, element_type<T>);
+  of.has_bias = of.has_gelu = true;
+  of.workspace_bytes = workspace.bytes;
+  BlasOperands at;
+  at.first = b, at.second = a, at.bias = bias, at.result = c, at.before = before, at.workspace = workspace.data;
+  return blas.multiply(Work{"matmul_bias_gelu", p.m, p.n}, stream, of, at);
 }
 
 }  // namespace dspp::gpu

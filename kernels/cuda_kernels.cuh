@@ -17,6 +17,7 @@
 #include <kernels/cuda_memory.cuh>
 #include <kernels/cuda_step_kernels.cuh>
 #include <kernels/cuda_threads.cuh>
+#include <kernels/cudnn_attention.cuh>
 #include <kernels/digest.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
@@ -340,27 +341,63 @@ void Kernel<kernels::CrossEntropyVjp<T>, Cuda>::run(CudaMemory& on, Size rows, S
 // ---- products and attention -----------------------------------------------------------------------------------------
 
 namespace gpu {
+/// NVIDIA's libraries, as a rank uses them.
+struct Libraries {
+  Blas blas;
+#if DSPP_HAS_CUDNN()
+  CudnnAttention attention;
+#endif
+};
+inline Libraries& libraries_of(CudaMemory& on) {
+  if (!on.library()) on.library() = std::make_shared<Libraries>();
+  return *static_cast<Libraries*>(on.library().get());
+}
 inline Blas& blas_of(CudaMemory& on) {
-  if (!on.library()) on.library() = std::make_shared<Blas>();
-  return *static_cast<Blas*>(on.library().get());
+  return libraries_of(on).blas;
+}
+/// By cuDNN, where it takes them; else by dspp's own kernels.
+template <class T>
+void attention_on(CudaMemory& on, const AttentionOperands<T>& of, HeadsOf<T> y, float* log_sum_exp) {
+  const cudaStream_t stream = stream_of(on);
+#if DSPP_HAS_CUDNN()
+  if constexpr (sizeof(T) == 2)
+    if (cudnn_attention(libraries_of(on).attention, stream, of, y, log_sum_exp, on.scratch())) return;
+#endif
+  attention(stream, of, y, log_sum_exp);
+}
+template <class T>
+void attention_backward_on(CudaMemory& on, const AttentionUpstream<T>& from, HeadsOf<T> dq, HeadsOf<T> dk,
+                           HeadsOf<T> dv, float* dbias, float* own, [[maybe_unused]] void* workspace) {
+  const cudaStream_t stream = stream_of(on);
+#if DSPP_HAS_CUDNN()
+  if constexpr (sizeof(T) == 2)
+    if (cudnn_attention_backward(libraries_of(on).attention, stream, from, dq, dk, dv, workspace)) return;
+#endif
+  attention_backward(stream, from, dq, dk, dv, dbias, own);
 }
 }  // namespace gpu
 
 template <class T, class R>
 void Kernel<kernels::Matmul<T, R>, Cuda>::run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b,
-                                              const kernels::Finish<R>& finish) {
+                                              const kernels::Finish<R>& finish, std::uint8_t* workspace) {
   const cudaStream_t stream = gpu::stream_of(on);
   if (p.k == 0 || (finish.activated != nullptr && p.ldc != p.n))
     return gpu::plain_matmul(stream, Size{1}, p, a, b, finish);
-  gpu::blas_matmul(gpu::blas_of(on), stream, Size{1}, p, a, b, finish.c, finish.write, finish.bias);
+  const gpu::BlasWorkspace in{workspace, workspace_bytes(p.m, p.n)};
+  if constexpr (sizeof(T) == 2 && std::is_same_v<T, R>)
+    if (finish.activated != nullptr && finish.bias != nullptr && finish.form == GeluForm::tanh &&
+        gpu::blas_matmul_gelu(gpu::blas_of(on), stream, p, a, b, finish.c, finish.activated, finish.bias, in))
+      return;
+  gpu::blas_matmul(gpu::blas_of(on), stream, Size{1}, p, a, b, finish.c, finish.write, finish.bias, in);
   if (finish.activated != nullptr) gpu::gelu(stream, finish.form, p.m * p.n, finish.activated, finish.c);
 }
 template <class T>
 void Kernel<kernels::BatchedMatmul<T>, Cuda>::run(CudaMemory& on, Size batch, const kernels::Product& p, const T* a,
-                                                  const T* b, T* c) {
+                                                  const T* b, T* c, std::uint8_t* workspace) {
   const T* const no_bias = nullptr;
   if (p.k == 0) return gpu::plain_matmul(gpu::stream_of(on), batch, p, a, b, kernels::Finish<T>{.c = c});
-  gpu::blas_matmul(gpu::blas_of(on), gpu::stream_of(on), batch, p, a, b, c, Write::overwrite, no_bias);
+  gpu::blas_matmul(gpu::blas_of(on), gpu::stream_of(on), batch, p, a, b, c, Write::overwrite, no_bias,
+                   {workspace, workspace_bytes(batch * p.m, p.n)});
 }
 DSPP_CUDA_INLINE void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size batch, Size sequence,
                                                             const std::int32_t* lengths, const std::int32_t* documents,
@@ -389,33 +426,34 @@ template <class T>
 void Kernel<kernels::Attention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                               const kernels::AttentionExtras<T>& extras, const T* qkv, T* y,
                                               float* log_sum_exp) {
-  gpu::attention<T>(gpu::stream_of(on), gpu::fused_operands(at, extras, qkv), {y, at.width()}, log_sum_exp);
+  gpu::attention_on<T>(on, gpu::fused_operands(at, extras, qkv), {y, at.width()}, log_sum_exp);
 }
 template <class T>
 void Kernel<kernels::AttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                                  const kernels::AttentionExtras<T>& extras, const T* qkv, const T* y,
                                                  const float* log_sum_exp, const T* dy, T* dqkv, float* dq_sum,
-                                                 float* dbias) {
+                                                 float* dbias, std::uint8_t* workspace) {
   const Size stride = 3 * at.width();
-  gpu::attention_backward<T>(
-      gpu::stream_of(on), {gpu::fused_operands(at, extras, qkv), {y, at.width()}, {dy, at.width()}, log_sum_exp},
-      {dqkv, stride}, {dqkv + at.width(), stride}, {dqkv + 2 * at.width(), stride}, dbias, dq_sum);
+  gpu::attention_backward_on<T>(
+      on, {gpu::fused_operands(at, extras, qkv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dqkv, stride},
+      {dqkv + at.width(), stride}, {dqkv + 2 * at.width(), stride}, dbias, dq_sum, workspace);
 }
 template <class T>
 void Kernel<kernels::GroupedAttention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                                      const kernels::AttentionExtras<T>& extras, const T* q, const T* kv,
                                                      T* y, float* log_sum_exp) {
-  gpu::attention<T>(gpu::stream_of(on), gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, log_sum_exp);
+  gpu::attention_on<T>(on, gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, log_sum_exp);
 }
 template <class T>
 void Kernel<kernels::GroupedAttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                                         const kernels::AttentionExtras<T>& extras, const T* q,
                                                         const T* kv, const T* y, const float* log_sum_exp, const T* dy,
-                                                        T* dq, T* dkv, float* dq_sum, float* dbias) {
+                                                        T* dq, T* dkv, float* dq_sum, float* dbias,
+                                                        std::uint8_t* workspace) {
   const Size stride = 2 * at.kv_width();
-  gpu::attention_backward<T>(gpu::stream_of(on),
-                             {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp},
-                             {dq, at.width()}, {dkv, stride}, {dkv + at.kv_width(), stride}, dbias, dq_sum);
+  gpu::attention_backward_on<T>(
+      on, {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dq, at.width()},
+      {dkv, stride}, {dkv + at.kv_width(), stride}, dbias, dq_sum, workspace);
 }
 
 }  // namespace dspp

@@ -40,7 +40,8 @@ constexpr Case cases[] = {{"train gpt2 124M", gpt2(12, 768, 12), 32},
                           {"train gpt2 1.56B", gpt2(48, 1600, 25), 8}};
 
 Tensor<std::int32_t, 2, Cuda> random_tokens(const Case& of, Pool& pool, std::uint32_t seed) {
-  auto ids = Tensor<std::int32_t, 2, Cuda>::uninitialized(shape(of.batch, of.model.sequence), pool, Category::data, "tokens");
+  auto ids =
+      Tensor<std::int32_t, 2, Cuda>::uninitialized(shape(of.batch, of.model.sequence), pool, Category::data, "tokens");
   std::mt19937 random(seed);
   Cuda::write(pool, ids.data(), ids.count(), [&](std::int32_t* host) {
     for (Size i = 0; i < ids.count(); ++i) host[i] = static_cast<std::int32_t>(random() % 50257);
@@ -81,12 +82,15 @@ bool run(const Case& of, int steps) {
   run_ranks_of<P>({.ranks = 1}, [&](World<P>& world) { result = train(world, of, steps); });
   const double seconds = result.seconds[result.seconds.size() / 2];
   const std::string extents = std::to_string(of.batch) + "x" + std::to_string(of.model.sequence);
-  std::printf("dspp\t%s\tbf16\t%s\t%lld\t%.2f\n", of.name, extents.c_str(), static_cast<long long>(result.peak), seconds * 1e6);
+  std::printf("dspp\t%s\tbf16\t%s\t%lld\t%.2f\n", of.name, extents.c_str(), static_cast<long long>(result.peak),
+              seconds * 1e6);
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %.0f tokens/s (%.1f to %.1f ms a step), loss %.4f, peak %lld MiB, planned %lld MiB, reserved %lld MiB\n",
-               of.name, static_cast<double>(of.batch * of.model.sequence) / seconds, result.seconds.front() * 1e3,
-               result.seconds.back() * 1e3, result.loss, static_cast<long long>(result.peak >> 20),
-               static_cast<long long>(paper.peak >> 20), static_cast<long long>(result.reserved >> 20));
+  std::fprintf(
+      stderr,
+      "%s: %.0f tokens/s (%.1f to %.1f ms a step), loss %.4f, peak %lld MiB, planned %lld MiB, reserved %lld MiB\n",
+      of.name, static_cast<double>(of.batch * of.model.sequence) / seconds, result.seconds.front() * 1e3,
+      result.seconds.back() * 1e3, result.loss, static_cast<long long>(result.peak >> 20),
+      static_cast<long long>(paper.peak >> 20), static_cast<long long>(result.reserved >> 20));
   return std::isfinite(result.loss);
 }
 

@@ -47,12 +47,54 @@ void check_products() {
     laws::check_elements(activated.read(stream), activated64, sizeof(R) == 4 ? 64 : 0x1p17, "gelu of it", 8);
 
     const DeviceArray<R> by_blas(before, i % 3);
-    gpu::blas_matmul<T, R>(blas, stream, 1, p, d_a, d_b, by_blas, finish.write, finish.bias);
-    laws::check_elements(by_blas.read(stream), c64, 64, "blas_matmul", 8);
+    const Size bytes = i % 2 ? gpu::product_workspace(p.m, p.n) : 0;
+    const DeviceArray<std::uint8_t> workspace(bytes);
+    gpu::blas_matmul<T, R>(blas, stream, 1, p, d_a, d_b, by_blas, finish.write, finish.bias,
+                           {bytes == 0 ? nullptr : workspace.data(), bytes});
+    laws::check_elements(by_blas.read(stream), c64, 64,
+                         "blas_matmul of " + std::to_string(sizeof(T)) + " bytes to " + std::to_string(sizeof(R)) +
+                             ", " +
+                             laws::describe("m", p.m, "n", p.n, "k", p.k, "ta", i % 2, "tb", i % 4 > 1, "adds",
+                                            accumulates, "bias", has_bias, "offset", i % 3),
+                         8);
   }
 }
 
+template <class T>
+void check_gelu() {
+  std::mt19937 random(11);
+  const laws::TestStream stream;
+  gpu::Blas blas;
+  const Size bytes = gpu::product_workspace(64, 64);
+  const DeviceArray<std::uint8_t> workspace(bytes);
+  const auto computes = [&](const kernels::Product& p, Size offset) {
+    const auto a = laws::normals<T>(p.m * p.k, random), b = laws::normals<T>(p.k * p.n, random),
+               bias = laws::normals<T>(p.n, random);
+    const DeviceArray<T> d_a(a), d_b(b), d_bias(bias),
+        before(std::vector<T>(static_cast<std::size_t>(p.m * p.n)), offset), c(p.m * p.n);
+    if (!gpu::blas_matmul_gelu<T>(blas, stream, p, d_a, d_b, before, c, d_bias, {workspace.data(), bytes}))
+      return false;
+    std::vector<double> before64(static_cast<std::size_t>(p.m * p.n)), c64(before64.size());
+    const auto bias64 = in_f64(bias);
+    kernels::Finish<double> finish{.c = before64.data(), .bias = bias64.data(), .activated = c64.data()};
+    finish.form = GeluForm::tanh;
+    Kernel<kernels::Matmul<double, double>, Cpu>::run(p, in_f64(a).data(), in_f64(b).data(), finish);
+    laws::check_elements(before.read(stream), before64, 64, "before gelu", 8);
+    laws::check_elements(c.read(stream), c64, 0x1p24 * laws::rounding_of<T>, "gelu of it", 1);
+    return true;
+  };
+  for (const Size n : {8, 24, 64})
+    for (const Size m : {1, 5, 64}) CHECK(computes({.m = m, .n = n, .k = 32, .lda = 32, .ldb = n, .ldc = n}, 0));
+  CHECK(!computes({.m = 5, .n = 12, .k = 8, .lda = 8, .ldb = 12, .ldc = 12}, 0));
+  CHECK(!computes({.m = 5, .n = 8, .k = 8, .lda = 8, .ldb = 8, .ldc = 8}, 1));
+}
+
 }  // namespace
+
+TEST_CASE("gpu::blas_matmul_gelu is a product with a bias and its gelu, where rows are multiples of 16 bytes") {
+  check_gelu<bf16>();
+  check_gelu<f16>();
+}
 
 TEST_CASE("gpu::plain_matmul and blas_matmul of any layout, with bias, gelu and sums, agree with f64 on the Cpu") {
   check_products<float, float>();

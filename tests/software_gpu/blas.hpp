@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <dspp/base/element.hpp>
+#include <dspp/ops/pointwise/gelu.hpp>
 #include <software_gpu/runtime.hpp>
 
 namespace dspp::software_gpu {
@@ -24,10 +25,9 @@ inline void set_element_at(void* x, ElementType type, std::int64_t i, float valu
     static_cast<float*>(x)[i] = value;
 }
 
-/// p: a gpu::BlasProduct.
-template <class Product>
-cudaError_t blas_multiply(Stream* stream, const Product& p, const void* first, const void* second, const void* bias,
-                          void* result) {
+/// p: a gpu::BlasProduct, operands: a gpu::BlasOperands.
+template <class Product, class Operands>
+cudaError_t blas_multiply(Stream* stream, const Product& p, const Operands& operands) {
   if (call_fails()) return cudaErrorLaunchFailure;
   const bool known = (p.operands == ElementType::f32 && p.result == ElementType::f32) ||
                      ((p.operands == ElementType::bf16 || p.operands == ElementType::f16) &&
@@ -37,10 +37,18 @@ cudaError_t blas_multiply(Stream* stream, const Product& p, const void* first, c
   const auto aligned = [&](const void* x) {
     return reinterpret_cast<std::uintptr_t>(x) % static_cast<unsigned>(p.alignment) == 0;
   };
-  if (!known || !apart || p.rows < 1 || p.columns < 1 || p.depth < 1 || p.batch < 1 || !aligned(first) ||
-      !aligned(second) || !aligned(result) || (p.has_bias && (bias == nullptr || p.accumulates)))
+  if (!known || !apart || p.rows < 1 || p.columns < 1 || p.depth < 1 || p.batch < 1 || !aligned(operands.first) ||
+      !aligned(operands.second) || !aligned(operands.result) ||
+      (p.has_bias && (operands.bias == nullptr || p.accumulates)) || p.workspace_bytes < 0 ||
+      (operands.workspace == nullptr) != (p.workspace_bytes == 0))
+    return cudaErrorInvalidValue;
+  if (p.has_gelu &&
+      (!p.has_bias || p.batch != 1 || p.result != p.operands || p.result == ElementType::f32 || p.ld_result % 8 != 0 ||
+       p.alignment != 16 || operands.before == nullptr || !aligned(operands.before)))
     return cudaErrorInvalidValue;
   issue(stream, [=] {
+    const auto [first, second, bias, result, before, workspace] = operands;
+    if (workspace) std::memset(workspace, 0xff, static_cast<std::size_t>(p.workspace_bytes));  // not what was in it
     for (std::int64_t at = 0; at < p.batch; ++at)
       for (std::int64_t j = 0; j < p.columns; ++j)
         for (std::int64_t i = 0; i < p.rows; ++i) {
@@ -53,6 +61,10 @@ cudaError_t blas_multiply(Stream* stream, const Product& p, const void* first, c
           const std::int64_t place = at * p.stride_result + j * p.ld_result + i;
           if (p.accumulates) sum += element_at(result, p.result, place);
           if (p.has_bias) sum += element_at(bias, p.result, i);
+          if (p.has_gelu) {
+            set_element_at(before, p.result, place, sum);
+            sum = pointwise::GeluTanh{}(sum);
+          }
           set_element_at(result, p.result, place, sum);
         }
   });

@@ -58,6 +58,12 @@
 #define DSPP_HAS_NCCL() 0
 #endif
 
+#if defined(DSPP_WITH_CUDNN) && DSPP_WITH_CUDNN + 0 != 0
+#define DSPP_HAS_CUDNN() 1
+#else
+#define DSPP_HAS_CUDNN() 0
+#endif
+
 // DSPP_COMPILED: the unit links dspp::compiled, which defines what depends on no type of the user's. Of its own units,
 // those with DSPP_COMPILES define functions, those with DSPP_COMPILES_KERNELS kernels, and those with
 // DSPP_COMPILES_OPTIONS app/options.hpp, which needs CLI11.

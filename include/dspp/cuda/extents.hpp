@@ -3,6 +3,8 @@
 /// and results do not depend on the GPU.
 #pragma once
 
+#include <algorithm>
+
 #include <dspp/base/types.hpp>
 
 namespace dspp::gpu {
@@ -76,6 +78,14 @@ inline constexpr Size most_norm_pieces = 132 * 4;
 constexpr Size squared_norm_scratch(Size count) {
   const Size needed = blocks_for(count, norm_threads * 32);
   return needed < most_norm_pieces ? (needed > 0 ? needed : 1) : most_norm_pieces;
+}
+
+// ---- products -------------------------------------------------------------------------------------------------------
+
+/// Bytes that a product of [rows, columns] may take beside its operands: eight partial sums in f32, and at most what
+/// cuBLASLt is known to make use of.
+constexpr Size product_workspace(Size rows, Size columns) {
+  return std::min(Size{32} * rows * columns, Size{32} << 20);
 }
 
 // ---- embedding, backward --------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <dspp/cuda/cudnn.hpp>
 #include <dspp/cuda/extents.hpp>
 #include <dspp/cuda/memory.hpp>
 #include <dspp/ops/kernels.hpp>
@@ -391,11 +392,15 @@ struct Kernel<kernels::CrossEntropyVjp<T>, Cuda> {
 
 template <class T, class R>
 struct Kernel<kernels::Matmul<T, R>, Cuda> {
-  static void run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b, const kernels::Finish<R>& finish);
+  static constexpr Size workspace_bytes(Size rows, Size columns) { return gpu::product_workspace(rows, columns); }
+  static void run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b, const kernels::Finish<R>& finish,
+                  std::uint8_t* workspace);
 };
 template <class T>
 struct Kernel<kernels::BatchedMatmul<T>, Cuda> {
-  static void run(CudaMemory& on, Size batch, const kernels::Product& p, const T* a, const T* b, T* c);
+  static constexpr Size workspace_bytes(Size rows, Size columns) { return gpu::product_workspace(rows, columns); }
+  static void run(CudaMemory& on, Size batch, const kernels::Product& p, const T* a, const T* b, T* c,
+                  std::uint8_t* workspace);
 };
 template <>
 struct Kernel<kernels::KeyRanges, Cuda> {
@@ -410,9 +415,12 @@ struct Kernel<kernels::Attention<T>, Cuda> {
 template <class T>
 struct Kernel<kernels::AttentionVjp<T>, Cuda> {
   static constexpr Size dq_sum_columns = 1;  ///< dy y of each query and head
+  static constexpr Size workspace_bytes(const kernels::AttentionExtents& at, bool has_extras) {
+    return gpu::cudnn_workspace<T>(at, has_extras);
+  }
   static void run(CudaMemory& on, const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
-                  const T* qkv, const T* y, const float* log_sum_exp, const T* dy, T* dqkv, float* dq_sum,
-                  float* dbias);
+                  const T* qkv, const T* y, const float* log_sum_exp, const T* dy, T* dqkv, float* dq_sum, float* dbias,
+                  std::uint8_t* workspace);
 };
 template <class T>
 struct Kernel<kernels::GroupedAttention<T>, Cuda> {
@@ -422,9 +430,12 @@ struct Kernel<kernels::GroupedAttention<T>, Cuda> {
 template <class T>
 struct Kernel<kernels::GroupedAttentionVjp<T>, Cuda> {
   static constexpr Size dq_sum_columns = 1;
+  static constexpr Size workspace_bytes(const kernels::AttentionExtents& at, bool has_extras) {
+    return gpu::cudnn_workspace<T>(at, has_extras);
+  }
   static void run(CudaMemory& on, const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                   const T* q, const T* kv, const T* y, const float* log_sum_exp, const T* dy, T* dq, T* dkv,
-                  float* dq_sum, float* dbias);
+                  float* dq_sum, float* dbias, std::uint8_t* workspace);
 };
 
 }  // namespace dspp

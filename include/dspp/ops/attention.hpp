@@ -7,6 +7,7 @@
 #include <dspp/ops/cpu/attention.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/in_place.hpp>
+#include <dspp/ops/workspace.hpp>
 
 namespace dspp::ops {
 
@@ -51,7 +52,7 @@ constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads
 /// Cost     10 batch heads sequence^2 head_dim operations, less by the rule as forward. With a dbias_into parallel over
 ///          heads.
 /// Memory   dqkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated, on a GPU of one
-///          number a query and head
+///          number a query and head, and with cuDNN that of its slices (cuda/cudnn.hpp)
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>
 constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor<T, 3, D>& y,
@@ -154,8 +155,10 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
   auto dqkv = Tensor<T, 4, D>::uninitialized(qkv.shape(), qkv.memory(), Category::activations, "attention_vjp");
   const auto dq_sum = detail::dq_sum_of<kernels::AttentionVjp<T>, T, D>(at, qkv.memory(), "attention_vjp");
   qkv.memory().count_flops(5 * at.flops());
-  launch<kernels::AttentionVjp<T>, D>(qkv.memory(), at, beside, qkv.data(), y.data(), log_sum_exp.data(), dy.data(),
-                                      dqkv.data(), detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));
+  const detail::AttentionWorkspaceFor workspace{at, extras.ranges || extras.bias, "attention_vjp"};
+  detail::launch_with_workspace<kernels::AttentionVjp<T>, D>(
+      qkv.memory(), workspace, at, beside, qkv.data(), y.data(), log_sum_exp.data(), dy.data(), dqkv.data(),
+      detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));
   return dqkv;
 }
 

@@ -96,9 +96,10 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
   auto dkv = Tensor<T, 4, D>::uninitialized(kv.shape(), q.memory(), Category::activations, "grouped_attention_vjp");
   const auto dq_sum = detail::dq_sum_of<kernels::GroupedAttentionVjp<T>, T, D>(at, q.memory(), "grouped_attention_vjp");
   q.memory().count_flops(5 * at.flops());
-  launch<kernels::GroupedAttentionVjp<T>, D>(q.memory(), at, beside, q.data(), kv.data(), y.data(), log_sum_exp.data(),
-                                             dy.data(), dq.data(), dkv.data(), detail::data_or_null(dq_sum),
-                                             detail::data_or_null(dbias_into));
+  const detail::AttentionWorkspaceFor workspace{at, extras.ranges || extras.bias, "grouped_attention_vjp"};
+  detail::launch_with_workspace<kernels::GroupedAttentionVjp<T>, D>(
+      q.memory(), workspace, at, beside, q.data(), kv.data(), y.data(), log_sum_exp.data(), dy.data(), dq.data(),
+      dkv.data(), detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));
   return {dq, dkv};
 }
 

@@ -6,6 +6,7 @@
 
 #include <dspp/ops/cpu/gemm/gemm.hpp>
 #include <dspp/ops/in_place.hpp>
+#include <dspp/ops/workspace.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp::ops {
@@ -13,7 +14,8 @@ namespace dspp::ops {
 /// op(a) op(b), where op transposes its operand or not: [m, k] [k, n] -> [m, n].
 ///
 /// Cost     2 m n k operations
-/// Memory   the result, of the given category. bf16 and f16 operands accumulate in f32 and round once.
+/// Memory   the result, of the given category; on a GPU a workspace of at most 32 MiB, as all products below. bf16 and
+///          f16 operands accumulate in f32 and round once.
 /// Throws   Error(shape) when the inner extents differ
 template <class T, class D>
 constexpr Tensor<T, 2, D> matmul(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b, Transpose tb,
@@ -38,7 +40,7 @@ constexpr MatmulBiasGelu<T, D> matmul_bias_gelu(const Tensor<T, 2, D>& a, Transp
 /// into = op(a) op(b), or into += op(a) op(b). G is T, or float if T is narrower: the type in which a weight's gradient
 /// is summed.
 ///
-/// Cost     2 m n k operations; allocates nothing
+/// Cost     2 m n k operations; allocates nothing but a GPU's workspace
 /// Throws   Error(shape) when the extents do not fit
 template <class G, class T, class D>
 constexpr void matmul_into(const Tensor<G, 2, D>& into, Write write, const Tensor<T, 2, D>& a, Transpose ta,
@@ -91,7 +93,7 @@ template <class T, class R, class D>
 constexpr void multiply(const kernels::Product& p, const Tensor<T, 2, D>& a, const Tensor<T, 2, D>& b,
                         const kernels::Finish<R>& finish) {
   a.memory().count_flops(flops_of(p));
-  launch<kernels::Matmul<T, R>, D>(a.memory(), p, a.data(), b.data(), finish);
+  launch_with_workspace<kernels::Matmul<T, R>, D>(a.memory(), {p.m, p.n, "matmul"}, p, a.data(), b.data(), finish);
 }
 
 }  // namespace detail
@@ -150,7 +152,8 @@ constexpr Tensor<T, 3, D> batched_matmul(const Tensor<T, 3, D>& a, Transpose ta,
   auto c =
       Tensor<T, 3, D>::uninitialized(dspp::shape(batch, p.m, p.n), a.memory(), Category::activations, "batched_matmul");
   a.memory().count_flops(static_cast<double>(batch) * detail::flops_of(p));
-  launch<kernels::BatchedMatmul<T>, D>(a.memory(), batch, p, a.data(), b.data(), c.data());
+  detail::launch_with_workspace<kernels::BatchedMatmul<T>, D>(a.memory(), {batch * p.m, p.n, "batched_matmul"}, batch,
+                                                              p, a.data(), b.data(), c.data());
   return c;
 }
 

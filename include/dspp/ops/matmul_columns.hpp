@@ -34,7 +34,7 @@ struct Columns {
 /// into = op(a) op(b) (+ bias on every row), or into += op(a) op(b): as matmul_into and matmul_bias, on columns. The
 /// bias is [n] or empty, and goes with Write::overwrite.
 ///
-/// Cost     2 m n k operations; allocates nothing
+/// Cost     2 m n k operations; allocates nothing but a GPU's workspace
 /// Throws   Error(shape) when the extents do not fit
 template <class G, class T, class D>
 constexpr void matmul_columns_into(const Columns<G, D>& into, Write write, const Columns<T, D>& a, Transpose ta,
@@ -46,8 +46,8 @@ constexpr void matmul_columns_into(const Columns<G, D>& into, Write write, const
   p.ldb = b.of[1];
   p.ldc = into.of[1];
   a.of.memory().count_flops(detail::flops_of(p) + (bias ? static_cast<double>(p.m * p.n) : 0.0));
-  launch<kernels::Matmul<T, G>, D>(
-      a.of.memory(), p, a.data(), b.data(),
+  detail::launch_with_workspace<kernels::Matmul<T, G>, D>(
+      a.of.memory(), {p.m, p.n, "matmul_columns_into"}, p, a.data(), b.data(),
       kernels::Finish<G>{.c = into.data(), .write = write, .bias = detail::data_or_null(bias)});
 }
 

@@ -12,6 +12,7 @@
 #include <dspp/base/list.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/nn/walk.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
 #include <dspp/zero/unit.hpp>
 
 namespace dspp {
@@ -208,7 +209,7 @@ void initial_values(const Initial& initial, const PhiloxStream& stream, Size fir
 
 /// Writes the elements `range` of a bucket to `out`, which is [range.begin, range.end), from a source by global
 /// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter,
-/// the first piece of its name, in Compute<Out>. Padding becomes 0.
+/// the first piece of its name, in Compute<Out>; on several threads if it is_concurrent. Padding becomes 0.
 template <class T, class Out, Device D, class Source>
 constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, const Source& source,
                             Memory<D>& memory, Out* out) {
@@ -217,13 +218,19 @@ constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank
     bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {
       const auto write = [&](Size local, Size global, Size count) {
         Out* const to = host + (p.offset + local - range.begin);
-        constexpr Size chunk = 4096;
-        Compute<Out> values[chunk];
-        for (Size i = 0; i < count; i += chunk) {
-          const Size n = std::min(chunk, count - i);
-          source(p.named(), global + i, n, values);
-          for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
-        }
+        const auto write_piece = [&](Size from, Size by) {
+          constexpr Size chunk = 4096;
+          Compute<Out> values[chunk];
+          for (Size i = from; i < by; i += chunk) {
+            const Size n = std::min(chunk, by - i);
+            source(p.named(), global + i, n, values);
+            for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
+          }
+        };
+        if constexpr (requires { Source::is_concurrent; })
+          cpu::parallel_for(count, Size{1} << 16, write_piece);
+        else
+          write_piece(0, count);
       };
       p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, write);
     });
@@ -231,11 +238,18 @@ constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank
 }
 
 /// The initial values: element i of parameter p is a function of (seed, p's site, global position of i).
-constexpr auto initial_source(std::uint64_t seed) {
-  return [seed](const auto& p, Size first, Size count, auto* values) {
+struct InitialSource {
+  static constexpr bool is_concurrent = true;
+  std::uint64_t seed;
+
+  template <class C>
+  constexpr void operator()(const auto& p, Size first, Size count, C* values) const {
     const PhiloxStream stream{.key = {seed}, .step = -1, .sample = 0, .site = static_cast<std::uint32_t>(p.site)};
     detail::initial_values(p.initial, stream, first, count, values);
-  };
+  }
+};
+constexpr InitialSource initial_source(std::uint64_t seed) {
+  return {seed};
 }
 
 /// Fills the values that this rank holds in elements `range` of the bucket from `source`.

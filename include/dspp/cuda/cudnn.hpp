@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which attention cuDNN computes, and in which slices: functions of extents alone, so that a plan knows the workspace.
+#pragma once
+
+#include <algorithm>
+
+#include <dspp/base/config.hpp>
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp::gpu {
+
+/// A backward pass of cuDNN that gives the same bits in every run writes ds, [sequence, sequence] in 16 bits, for every
+/// query head. So it runs in slices of some samples, or of some heads of one: of at most `usual` bytes, or one head of
+/// keys and values with its queries, of at most `most`. Beyond those, attention is dspp's own.
+struct CudnnSlices {
+  static constexpr Size usual = Size{256} << 20, most = Size{1} << 30;
+
+  Size samples = 0, kv_heads = 0;  ///< of a slice, the last ones may have fewer; 0: none fits
+  Size head_bytes = 0;             ///< the workspace of one head of keys and values
+
+  constexpr Size workspace_bytes() const { return samples == 0 ? 0 : samples * kv_heads * head_bytes + 1024; }
+};
+
+/// head_bytes are read off cuDNN 9.19 on an H100.
+constexpr CudnnSlices cudnn_slices(const kernels::AttentionExtents& at, Size usual = CudnnSlices::usual) {
+  const Size padded = round_up(at.sequence, 128);
+  CudnnSlices slices;
+  slices.head_bytes = at.group() * (2 * padded * padded + 4 * padded + (at.group() > 1 ? 4 * padded * at.head_dim : 0));
+  if (slices.head_bytes > CudnnSlices::most) return slices;
+  const auto equal_parts = [](Size count, Size fit) {
+    const Size parts = (count + fit - 1) / fit;
+    return (count + parts - 1) / parts;
+  };
+  const Size fit = std::max(usual / slices.head_bytes, Size{1});
+  slices.kv_heads = fit < at.kv_heads ? equal_parts(at.kv_heads, fit) : at.kv_heads;
+  slices.samples = fit < at.kv_heads ? 1 : equal_parts(at.batch, std::min(fit / at.kv_heads, at.batch));
+  return slices;
+}
+
+/// Whether it is left to cuDNN where that is compiled in (DSPP_WITH_CUDNN=1): bf16 and f16, heads of 32 to 128 columns,
+/// causal or full masks, causal windows, from 128 tokens on. has_extras: ranges of keys, or a bias.
+template <class T>
+constexpr bool cudnn_takes(const kernels::AttentionExtents& at, bool has_extras) {
+  const bool has_window = at.rule.window > 0 && at.rule.window < at.sequence;
+  return sizeof(T) == 2 && !has_extras && at.batch > 0 && at.heads > 0 && at.sequence >= 128 && at.head_dim >= 32 &&
+         at.head_dim <= 128 && at.head_dim % 8 == 0 && at.rule.softcap == 0 &&
+         (!has_window || at.rule.mask == AttentionMask::causal) && cudnn_slices(at).samples > 0;
+}
+
+template <class T>
+constexpr Size cudnn_workspace(const kernels::AttentionExtents& at, bool has_extras) {
+  return DSPP_HAS_CUDNN() && cudnn_takes<T>(at, has_extras) ? cudnn_slices(at).workspace_bytes() : 0;
+}
+
+}  // namespace dspp::gpu
