@@ -165,7 +165,7 @@ void elements(const char* type, Size count) {
   at.threshold = 0x20000000u, at.factor = 1.0 / 0.875;
   time("dropout", type, shape, 2 * each, [&] { gpu::dropout<T>(nullptr, at, y, x); });
   const Array<double> pieces(gpu::squared_norm_scratch(count)), total(1);
-  time("squared_norm", type, shape, each, [&] { gpu::squared_norm<T>(nullptr, count, x, pieces, total); });
+  time("squared_norm", type, shape, each, [&] { gpu::squared_norm<T>(nullptr, count, x, pieces, total.data()); });
 }
 
 void casts(Size count) {
