@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Attention by cuDNN, where it is compiled in and takes the extents (dspp/cuda/cudnn.hpp): causal and full masks, causal
-/// windows, groups of heads, bf16 and f16. Formulas and shapes are those of attention.cuh.
+/// Attention by cuDNN, where it is compiled in and takes the extents (dspp/cuda/cudnn.hpp): causal and full masks,
+/// causal windows, groups of heads, bf16 and f16. Formulas and shapes are those of attention.cuh.
 ///
-/// The backward pass is cuDNN's deterministic one. It runs in slices of samples, or of heads, for its workspace grows with
+/// The backward pass is the deterministic one. It runs in slices of samples, or of heads, for its workspace grows with
 /// the square of the sequence.
 ///
 /// Memory   none forward; backward CudnnSlices::workspace_bytes of the device; what cuDNN takes itself

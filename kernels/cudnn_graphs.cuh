@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The members of CudnnAttention, by cuDNN's graphs and its frontend (headers of the package cudnn-frontend, which compile
-/// for long: one unit of dspp::cuda has them), with -lcudnn.
+/// The members of CudnnAttention, by cuDNN and its frontend (headers of the package cudnn-frontend, which compile for
+/// long: one unit of dspp::cuda has them), with -lcudnn and -lnvrtc.
 #pragma once
 
 #include <string>
@@ -9,7 +9,6 @@
 #include <dspp/base/error.hpp>
 #include <kernels/cudnn_attention.cuh>
 
-#define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 
 namespace dspp::gpu {

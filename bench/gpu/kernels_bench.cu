@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include <kernels/column_sum.cuh>
 #include <kernels/cross_entropy.cuh>
 #include <kernels/cross_entropy_parts.cuh>
+#include <kernels/cudnn_attention.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
 #include <kernels/flash_attention_backward.cuh>
@@ -311,6 +313,22 @@ void attentions(const kernels::AttentionExtents& at) {
     gpu::flash_attention_backward<bf16>(nullptr, {of, {y, width}, {dy, width}, lse}, {dq, width}, {dkv, 2 * kv_width},
                                         {dkv + kv_width, 2 * kv_width}, own);
   });
+#if DSPP_HAS_CUDNN()
+  const Array<std::uint8_t> forward(gpu::cudnn_forward_workspace), backward(gpu::cudnn_slices(at).workspace_bytes());
+  gpu::CudnnAttention cudnn;
+  const auto require = [](bool taken) {
+    if (!taken) throw std::runtime_error("bench: cuDNN does not take the attention that is to be timed");
+  };
+  time(name + "_cudnn", "bf16", shape, 2 * each, [&] {
+    require(gpu::cudnn_attention(cudnn, nullptr, of, gpu::HeadsOf<bf16>{y, width}, lse, forward.data()));
+  });
+  time(name + "_cudnn_backward", "bf16", shape, 4 * each, [&] {
+    const gpu::AttentionUpstream<bf16> from{of, {y, width}, {dy, width}, lse};
+    require(gpu::cudnn_attention_backward(cudnn, nullptr, from, gpu::HeadsOf<bf16>{dq, width},
+                                          gpu::HeadsOf<bf16>{dkv, 2 * kv_width},
+                                          gpu::HeadsOf<bf16>{dkv + kv_width, 2 * kv_width}, backward.data()));
+  });
+#endif
 }
 
 void copies(Size bytes) {

@@ -40,7 +40,8 @@ cudaError_t blas_multiply(Stream* stream, const Product& p, const Operands& oper
   if (!known || !apart || p.rows < 1 || p.columns < 1 || p.depth < 1 || p.batch < 1 || !aligned(operands.first) ||
       !aligned(operands.second) || !aligned(operands.result) ||
       (p.has_bias && (operands.bias == nullptr || p.accumulates)) || p.workspace_bytes < 0 ||
-      (operands.workspace == nullptr) != (p.workspace_bytes == 0))
+      (operands.workspace == nullptr) != (p.workspace_bytes == 0) ||
+      reinterpret_cast<std::uintptr_t>(operands.workspace) % 256 != 0)
     return cudaErrorInvalidValue;
   if (p.has_gelu &&
       (!p.has_bias || p.batch != 1 || p.result != p.operands || p.result == ElementType::f32 || p.ld_result % 8 != 0 ||

@@ -13,7 +13,7 @@ namespace dspp::gpu {
 /// query head. So it runs in slices of some samples, or of some heads of one: of at most `usual` bytes, or one head of
 /// keys and values with its queries, of at most `most`. Beyond those, attention is dspp's own.
 struct CudnnSlices {
-  static constexpr Size usual = Size{256} << 20, most = Size{1} << 30;
+  static constexpr Size usual = Size{512} << 20, most = Size{1} << 30;
 
   Size samples = 0, kv_heads = 0;  ///< of a slice, the last ones may have fewer; 0: none fits
   Size head_bytes = 0;             ///< the workspace of one head of keys and values

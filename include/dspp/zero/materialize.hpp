@@ -12,7 +12,7 @@
 #include <dspp/base/list.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/nn/walk.hpp>
-#include <dspp/ops/cpu/parallel.hpp>
+#include <dspp/ops/host_pieces.hpp>
 #include <dspp/zero/unit.hpp>
 
 namespace dspp {
@@ -228,7 +228,7 @@ constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank
           }
         };
         if constexpr (requires { Source::is_concurrent; })
-          cpu::parallel_for(count, Size{1} << 16, write_piece);
+          ops::on_host_pieces(count, Size{1} << 16, write_piece);
         else
           write_piece(0, count);
       };
