@@ -36,7 +36,29 @@ auto feed() {
       [] { return Feed<P>(LayerNorm<P>(8), ColumnParallel<Linear, P>(8, 24), Gelu{}, RowParallel<Linear, P>(24, 8)); });
 }
 
+/// Mlp's product and its gelu one after the other.
+template <class P>
+struct Apart : Mlp<P> {
+  using Mlp<P>::Mlp;
+  constexpr auto operator()(const Hidden<P>& x) const { return this->down(gelu(this->up(x), this->form)); }
+};
+
+template <class P>
+void check_gelu_in_the_product() {
+  for (const bool bias : {true, false})
+    for (const GeluForm form : {GeluForm::tanh, GeluForm::exact}) {
+      const MlpConfig c{.width = 8, .ffn_width = 24, .bias = bias, .gelu = form};
+      check_same(run<P>([&] { return Mlp<P>(c); }), run<P>([&] { return Apart<P>(c); }), 1e-300);
+    }
+}
+
 }  // namespace
+
+TEST_CASE("Mlp has the bits of a product and a gelu apart") {
+  check_gelu_in_the_product<Whole<1>>();
+  check_gelu_in_the_product<Whole<3>>();
+  check_gelu_in_the_product<Split<2>>();
+}
 
 TEST_CASE("Mlp's gradients equal finite differences") {
   check_layer_gradient<Hidden<Policy<F64>>>(Mlp<Policy<F64>>({.width = 4, .ffn_width = 6}), shape(2, 2, 4));

@@ -41,7 +41,7 @@ struct Mlp : Layer<P> {
     if (form != GeluForm::tanh) f("gelu", static_cast<int>(form));
   }
 
-  constexpr auto operator()(const Hidden<P>& x) const { return down(gelu(up(x), form)); }
+  constexpr auto operator()(const Hidden<P>& x) const { return down(up.gelu(x, form)); }
 };
 
 }  // namespace dspp

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/nn/layer.hpp>
+#include <dspp/ops/activation.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/matmul.hpp>
 #include <dspp/placement/rules.hpp>
@@ -78,6 +79,19 @@ struct Linear : Layer<P> {
       return x;
   }
 
+  /// gelu of it, in the same pass where there is a bias.
+  ///
+  /// Memory      keeps x, and what gelu is taken of
+  template <Tracked X>
+  constexpr auto gelu(const X& x, GeluForm form = GeluForm::tanh) const {
+    check_value_of<P, X>();
+    check_whole_features<state_of<X>, X::rank>();
+    if constexpr (is_value_of<P, X>)
+      return affine_gelu<state_of<X>>(x, form);
+    else
+      return x;
+  }
+
   /// y + b.
   template <Tracked Y>
   constexpr auto shift(const Y& y) const;
@@ -93,6 +107,14 @@ struct Linear : Layer<P> {
   template <class State, Tracked X>
   constexpr auto affine(const X& x) const {
     return affine<State>(x, detail::KeptValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
+  }
+
+  /// gelu(x W^T + b) in one pass.
+  template <class State, Tracked X, class Keep>
+  constexpr auto affine_gelu(const X& x, GeluForm form, Keep keep) const;
+  template <class State, Tracked X>
+  constexpr auto affine_gelu(const X& x, GeluForm form) const {
+    return affine_gelu<State>(x, form, detail::KeptValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
   }
 
  private:
@@ -129,17 +151,41 @@ constexpr Tensor<T, 1, D> vector_of(const Parameter<T, 2, D>& bias) {
   return bias.value().reshape(dspp::shape(bias.shape().count()));
 }
 
+template <class T, int Rank, Device D>
+constexpr void require_features(const Tensor<T, Rank, D>& x, const Parameter<T, 3, D>& weight) {
+  if (x[-1] != weight.shape()[2])
+    fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(weight.shape()[2]) + " features, but its input is " +
+                               to_string(x.shape()) + ". Check the width of the layer before it.");
+}
+
 /// x W^T, plus b unless `bias` is null.
 template <class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> linear(const Tensor<T, Rank, D>& x, const Parameter<T, 3, D>& weight,
                                     const Parameter<T, 2, D>* bias) {
-  if (x[-1] != weight.shape()[2])
-    fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(weight.shape()[2]) + " features, but its input is " +
-                               to_string(x.shape()) + ". Check the width of the layer before it.");
+  require_features(x, weight);
   const auto matrix = matrix_of(weight);
   const auto y_shape = x.shape().with(-1, matrix[0]);
   if (bias == nullptr) return ops::matmul(as_rows(x), Transpose::no, matrix, Transpose::yes).reshape(y_shape);
   return ops::matmul_bias(as_rows(x), Transpose::no, matrix, Transpose::yes, vector_of(*bias)).reshape(y_shape);
+}
+
+/// gelu(x W^T + b), and its argument.
+template <class T, int Rank, Device D>
+struct LinearGelu {
+  Tensor<T, Rank, D> y, pre;
+};
+template <class T, int Rank, Device D>
+constexpr LinearGelu<T, Rank, D> linear_gelu(const Tensor<T, Rank, D>& x, const Parameter<T, 3, D>& weight,
+                                             const Parameter<T, 2, D>* bias, GeluForm form) {
+  if (bias == nullptr) {
+    auto pre = linear(x, weight, bias);
+    return {ops::gelu(pre, form), pre};
+  }
+  require_features(x, weight);
+  const auto matrix = matrix_of(weight);
+  const auto y_shape = x.shape().with(-1, matrix[0]);
+  const auto both = ops::matmul_bias_gelu(as_rows(x), Transpose::no, matrix, Transpose::yes, vector_of(*bias), form);
+  return {both.y.reshape(y_shape), both.pre.reshape(y_shape)};
 }
 
 /// The bias's gradient.
@@ -200,6 +246,25 @@ template <class P>
 template <class State, Tracked X, class Keep>
 constexpr auto Linear<P>::affine(const X& x, Keep keep) const {
   return product<State>(x, has_bias ? &bias : nullptr, std::move(keep));
+}
+
+template <class P>
+template <class State, Tracked X, class Keep>
+constexpr auto Linear<P>::affine_gelu(const X& x, GeluForm form, Keep keep) const {
+  static_assert(Finished<State>);
+  check_whole_over_cp<typename X::Placement, -1, X::rank>();
+  const ParameterOf<P, 2>* const added = has_bias ? &bias : nullptr;
+  auto both = detail::linear_gelu(x.value(), weight, added, form);
+  InState<X, State> y(std::move(both.y), x);
+  if (!x.tape().recording()) return y;
+  weight.register_use(x);
+  if (added) added->register_use(x);
+  using Gradient = Tensor<ElementOf<P>, X::rank, DeviceOf<P>>;
+  y.on_backward(
+      [pre = std::move(both.pre), form,
+       of_product = detail::linear_backward(weight, added, x.slot(), x.shape(), std::move(keep))](
+          Tape<DeviceOf<P>>& tape, Gradient dy) { of_product(tape, ops::gelu_vjp(pre, form, std::move(dy))); });
+  return y;
 }
 
 template <class P>

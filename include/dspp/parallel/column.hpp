@@ -81,6 +81,21 @@ struct Columns : L<P> {
 
   template <Tracked X>
   constexpr auto operator()(const X& x) const {
+    return on_whole(
+        x, [this](const auto& whole, auto... keep) { return this->template affine<Out>(whole, std::move(keep)...); });
+  }
+  /// gelu of it, as Linear's.
+  template <Tracked X>
+  constexpr auto gelu(const X& x, GeluForm form = GeluForm::tanh) const {
+    return on_whole(x, [this, form](const auto& whole, auto... keep) {
+      return this->template affine_gelu<Out>(whole, form, std::move(keep)...);
+    });
+  }
+
+ private:
+  /// f(x that is Replicate), with what keeps its slice for backward if it was gathered for that.
+  template <Tracked X, class F>
+  constexpr auto on_whole(const X& x, const F& f) const {
     constexpr bool whole = WholeAlong<state_of<X>, -1, X::rank>;
     check_value_of<P, X>();
     static_assert(
@@ -94,12 +109,11 @@ struct Columns : L<P> {
     if constexpr (!whole || !is_value_of<P, X>)
       return InState<X, Out>();
     else if constexpr (P::regather_inputs && is_shard<state_of<X>>)
-      return this->template affine<Out>(redistribute<Replicate>(x), Regather<X>{x.value()});
+      return f(redistribute<Replicate>(x), Regather<X>{x.value()});
     else
-      return this->template affine<Out>(redistribute<Replicate>(x));
+      return f(redistribute<Replicate>(x));
   }
 
- private:
   /// The configuration with the type's number of groups.
   static constexpr LinearConfig grouped(LinearConfig c) {
     // clang-format off
