@@ -64,7 +64,7 @@ F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.facto
 F64 | models/tiled_mlp.hpp | for_each_chunk(x, [&](Size first, Size count) { | for_each_chunk(x, [&](Size first, Size count) { if (first > 0) return;
 F64, Cp<2> | models/attention_extras.hpp | tape.give(bias_slot, inside_zeros<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), dbias)); | tape.give(bias_slot, ops::scale(inside_zeros<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), dbias), tape.context().cp_rank() == 0));
 F64, Cp<2> | models/attention.hpp | auto result = ops::attention(fused, own_heads, rule, given.extras); | auto result = ops::attention(fused, own_heads, exchange.ranks() > 1 ? AttentionRule{rule.mask, rule.window, rule.softcap} : rule, given.extras);
-F64, Tp<2> | models/mlp.hpp | return down(gelu(up(x), form)); | return down(gelu(up(x), P::tp > 1 ? GeluForm::tanh : form));
+F64, Tp<2> | models/mlp.hpp | return down(up.gelu(x, form)); | return down(up.gelu(x, P::tp > 1 ? GeluForm::tanh : form));
 F64 | nn/patch_embedding.hpp | tape.give(slot, image_of_patches(dx, image, weight.shape()[2])); | tape.give(slot, image_of_patches(ops::scale(dx, 0.5), image, weight.shape()[2]));
 F64 | parallel/tiled_loss.hpp | ops::smoothed_targets(options.label_smoothing, table.vocabulary()) | ops::smoothed_targets(0 * options.label_smoothing, table.vocabulary())
 F64, Tp<2> | parallel/vocab.hpp | ops::smoothed_targets(options.label_smoothing, vocabulary); | ops::smoothed_targets(options.label_smoothing, columns);
