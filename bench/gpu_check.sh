@@ -38,6 +38,11 @@ failed() {
 began=$(date +%s)
 mkdir -p "$build" "$results"
 
+[ -z "$only_run" ] || [ -z "$only_build" ] || {
+  echo "dspp: gpu_check.sh needs one of --build-only and --run-only, but got both." >&2
+  exit 2
+}
+
 # ---- build ----------------------------------------------------------------------------------------------------------
 build_all() {
   command -v nvcc >/dev/null || {
@@ -59,6 +64,12 @@ build_all() {
   stage 'built'
 }
 [ -n "$only_run" ] || build_all
+for program in gpu_tests gpu_device_tests gpu_bench gpu_train; do
+  [ -x "$build/$program" ] || {
+    echo "dspp: gpu_check.sh needs $program in $build, but it is not there. Build it by --build-only, or name its folder by DSPP_GPU_BUILD." >&2
+    exit 2
+  }
+done
 [ -z "$only_build" ] || exit 0
 
 # ---- run ------------------------------------------------------------------------------------------------------------
@@ -145,7 +156,7 @@ awk -F '\t' -v gpu="$gpu" -v driver="$driver" -v commit="$commit" -v date="$(dat
     printf "  \"sanitizers\": {%s},\n  \"kernels\": [\n", sanitized > json
     printf "%-22s %-6s %-14s %10s %8s %7s %10s %10s\n", "kernel", "type", "shape", "us", "GB/s", "of copy", "eager us", "compile us"
     for (i = 1; i <= count; i++) {
-      key = order[i]; split(key, k, "\t"); rate = bytes[key] / own[key]
+      key = order[i]; split(key, k, "\t"); rate = bytes[key] / own[key]; if (!copy) copy = rate
       by_eager = (key in eager) ? eager[key] : ""; by_compile = (key in compiled) ? compiled[key] : ""
       printf "%-22s %-6s %-14s %10.1f %8.0f %6.1f%% %10s %10s\n", k[1], k[2], k[3], own[key], rate / 1000, 100 * rate / copy, by_eager, by_compile
       printf "    {\"name\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", \"bytes\": %s, \"microseconds\": %s, \"of_copy\": %.3f%s%s}%s\n",

@@ -50,12 +50,17 @@ function(dspp_add_cuda wanted include_folder folder)
     list(APPEND flags -ccbin ${CMAKE_CXX_COMPILER})
   endif()
   separate_arguments(own UNIX_COMMAND "${CMAKE_CUDA_FLAGS}")
+  get_target_property(folders Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
   if(cudnn)
-    list(APPEND own -DDSPP_WITH_CUDNN=1 -DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem ${DSPP_CUDNN_FRONTEND_INCLUDE_DIR} -isystem ${DSPP_CUDNN_INCLUDE_DIR})
+    list(APPEND own -DDSPP_WITH_CUDNN=1 -DCUDNN_FRONTEND_SKIP_JSON_LIB)
+    list(APPEND folders ${DSPP_CUDNN_FRONTEND_INCLUDE_DIR} ${DSPP_CUDNN_INCLUDE_DIR})
   endif()
-  get_target_property(eigen Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
-  list(REMOVE_ITEM eigen ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
-  list(TRANSFORM eigen PREPEND "-isystem;")
+  list(REMOVE_DUPLICATES folders)
+  list(REMOVE_ITEM folders ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+  list(TRANSFORM folders PREPEND "-isystem;")
+  # Of which the objects depend: Make does not compare commands.
+  set(said ${CMAKE_CURRENT_BINARY_DIR}/dspp_cuda/flags.txt)
+  file(CONFIGURE OUTPUT ${said} CONTENT "${DSPP_CUDA_NVCC} ${flags} ${own} ${folders}\n")
   set(objects "")
   file(GLOB units CONFIGURE_DEPENDS ${folder}/kernels/library/*.cu)
   if(CMAKE_UNITY_BUILD)  # less than half the processor time, on one core; entries.cu says first what it defines
@@ -71,10 +76,10 @@ function(dspp_add_cuda wanted include_folder folder)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/dspp_cuda/${name}.o)
     # 20012, 20015: the headers' constexpr functions, which nvcc gives to the device, are not all for it. 20011, 20013, 20014: a
     # call of a host's function, which nvcc else compiles to nothing, with a warning.
-    add_custom_command(OUTPUT ${object} DEPENDS ${unit} DEPFILE ${object}.d VERBATIM
+    add_custom_command(OUTPUT ${object} DEPENDS ${unit} ${said} DEPFILE ${object}.d VERBATIM
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/dspp_cuda
       COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${DSPP_CUDA_NVCC} -x cu -std=c++20 -O2 -Xcompiler=-fPIC
-        -diag-suppress=20012,20015 -diag-error=20011,20013,20014 ${flags} ${own} -I${folder} -I${include_folder} ${eigen}
+        -diag-suppress=20012,20015 -diag-error=20011,20013,20014 ${flags} ${own} -I${folder} -I${include_folder} ${folders}
         -MD -MF ${object}.d
         -c ${unit} -o ${object}
       COMMENT "Building dspp::cuda's ${name} by nvcc")
@@ -152,11 +157,16 @@ function(_dspp_find_cudnn result)
   find_library(DSPP_CUDNN_LIBRARY cudnn ${libraries})
   find_library(DSPP_NVRTC_LIBRARY nvrtc ${libraries})  # which cudnn-frontend calls
   mark_as_advanced(DSPP_CUDNN_FRONTEND_INCLUDE_DIR DSPP_CUDNN_INCLUDE_DIR DSPP_CUDNN_LIBRARY DSPP_NVRTC_LIBRARY)
-  if(DSPP_CUDNN_FRONTEND_INCLUDE_DIR AND DSPP_CUDNN_INCLUDE_DIR AND DSPP_CUDNN_LIBRARY AND DSPP_NVRTC_LIBRARY)
+  set(frontend 0)
+  if(DSPP_CUDNN_FRONTEND_INCLUDE_DIR AND EXISTS ${DSPP_CUDNN_FRONTEND_INCLUDE_DIR}/cudnn_frontend_version.h)
+    file(STRINGS ${DSPP_CUDNN_FRONTEND_INCLUDE_DIR}/cudnn_frontend_version.h lines REGEX "define CUDNN_FRONTEND_M[A-Z]+_VERSION")
+    string(REGEX REPLACE ".*MAJOR_VERSION ([0-9]+).*MINOR_VERSION ([0-9]+).*" "\\1.\\2" frontend "${lines}")
+  endif()
+  if(DSPP_CUDNN_INCLUDE_DIR AND DSPP_CUDNN_LIBRARY AND DSPP_NVRTC_LIBRARY AND frontend VERSION_GREATER_EQUAL 1.15)
     set(${result} ${DSPP_CUDNN_LIBRARY} ${DSPP_NVRTC_LIBRARY} PARENT_SCOPE)
   elseif(NOT DSPP_CUDNN STREQUAL "AUTO")
-    message(FATAL_ERROR "dspp: DSPP_CUDNN=ON needs cuDNN and the headers of cudnn-frontend, but cudnn.h, libcudnn, libnvrtc or "
-      "cudnn_frontend.h was not found. Install them, or name their folders by -DDSPP_CUDNN_INCLUDE_DIR=, "
+    message(FATAL_ERROR "dspp: DSPP_CUDNN=ON needs cuDNN and the headers of cudnn-frontend (1.15 or later), but cudnn.h, libcudnn, "
+      "libnvrtc or cudnn_frontend.h was not found. Install them, or name their folders by -DDSPP_CUDNN_INCLUDE_DIR=, "
       "-DDSPP_CUDNN_FRONTEND_INCLUDE_DIR=, -DDSPP_CUDNN_LIBRARY= and -DDSPP_NVRTC_LIBRARY=.")
   endif()
 endfunction()

@@ -46,11 +46,6 @@ struct BlasOperands {
   void *result = nullptr, *before = nullptr, *workspace = nullptr;
 };
 
-struct BlasWorkspace {
-  void* data = nullptr;
-  Size bytes = 0;
-};
-
 /// A product of dspp's as one of cuBLASLt's: b is the first operand.
 constexpr BlasProduct blas_product(const kernels::Product& p, Size batch, ElementType operands, ElementType result) {
   return {.rows = p.n,
@@ -181,8 +176,9 @@ class Blas {
       const cublasStatus_t status =
           cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result, result, preference, 1, &found, &count);
       is_supported = status == CUBLAS_STATUS_SUCCESS && count > 0;
-      if (!is_supported && !p.has_gelu)
-        check_blas(work, status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_NOT_SUPPORTED);
+      const bool is_refusal = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_SUCCESS;
+      if (!is_supported && !(p.has_gelu && is_refusal))
+        check_blas(work, is_refusal ? CUBLAS_STATUS_NOT_SUPPORTED : status);
       algorithm = found.algo;
     }
     void release() noexcept {
@@ -226,7 +222,7 @@ int alignment_of(int smallest, const X*... addresses) {
 /// `batch` products, operands one after another. Without elements it does nothing; without a sum, c is 0 plus the bias.
 template <class T, class R>
 void blas_matmul(Blas& blas, cudaStream_t stream, Size batch, const kernels::Product& p, const T* a, const T* b, R* c,
-                 Write write, const R* bias, BlasWorkspace workspace = {}) {
+                 Write write, const R* bias, kernels::Workspace workspace = {}) {
   if (batch * p.m * p.n == 0) return;
   BlasProduct of = blas_product(p, batch, element_type<T>, element_type<R>);
   of.accumulates = write == Write::accumulate;
@@ -242,7 +238,7 @@ void blas_matmul(Blas& blas, cudaStream_t stream, Size batch, const kernels::Pro
 /// multiple of 16 bytes, or addresses are not.
 template <class T>
 bool blas_matmul_gelu(Blas& blas, cudaStream_t stream, const kernels::Product& p, const T* a, const T* b, T* before,
-                      T* c, const T* bias, BlasWorkspace workspace) {
+                      T* c, const T* bias, kernels::Workspace workspace) {
   static_assert(sizeof(T) == 2);
   if (p.m * p.n == 0 || p.ldc % 8 != 0 || detail::alignment_of(1, a, b, before, c, bias) < 16) return false;
   BlasProduct of = blas_product(p, 1, element_type<T>, element_type<T>);

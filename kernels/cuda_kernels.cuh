@@ -199,8 +199,8 @@ void Kernel<kernels::AddBias<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T
 }
 template <class T, class G>
 void Kernel<kernels::SumRows<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, G* into, Write write, const T* x,
-                                               std::uint8_t* workspace) {
-  gpu::column_sum(gpu::stream_of(on), rows, n, x, reinterpret_cast<float*>(workspace), into, write);
+                                               kernels::Workspace workspace) {
+  gpu::column_sum(gpu::stream_of(on), rows, n, x, reinterpret_cast<float*>(workspace.data), into, write);
 }
 template <class T>
 void Kernel<kernels::LayerNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma,
@@ -297,11 +297,11 @@ void Kernel<kernels::Embedding<T>, Cuda>::run(CudaMemory& on, Size count, Size r
 template <class T, class G>
 void Kernel<kernels::EmbeddingVjp<T, G>, Cuda>::run(CudaMemory& on, Size count, Size rows, Size n, G* into, Write write,
                                                     const T* dy, const std::int32_t* ids, Size first_row, std::int32_t*,
-                                                    std::int32_t* order, std::uint8_t* workspace) {
+                                                    std::int32_t* order, kernels::Workspace workspace) {
   gpu::EmbeddingScratch scratch;
   const auto cut = [&](Size bytes) {
-    std::uint8_t* const part = workspace;
-    workspace += bytes;
+    std::uint8_t* const part = workspace.data;
+    workspace.data += bytes;
     return part;
   };
   scratch.positions = order;
@@ -367,7 +367,7 @@ void attention_on(CudaMemory& on, const AttentionOperands<T>& of, HeadsOf<T> y, 
 }
 template <class T>
 void attention_backward_on(CudaMemory& on, const AttentionUpstream<T>& from, HeadsOf<T> dq, HeadsOf<T> dk,
-                           HeadsOf<T> dv, float* dbias, float* own, [[maybe_unused]] void* workspace) {
+                           HeadsOf<T> dv, float* dbias, float* own, [[maybe_unused]] kernels::Workspace workspace) {
   const cudaStream_t stream = stream_of(on);
 #if DSPP_HAS_CUDNN()
   if constexpr (sizeof(T) == 2)
@@ -379,25 +379,23 @@ void attention_backward_on(CudaMemory& on, const AttentionUpstream<T>& from, Hea
 
 template <class T, class R>
 void Kernel<kernels::Matmul<T, R>, Cuda>::run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b,
-                                              const kernels::Finish<R>& finish, std::uint8_t* workspace) {
+                                              const kernels::Finish<R>& finish, kernels::Workspace workspace) {
   const cudaStream_t stream = gpu::stream_of(on);
   if (p.k == 0 || (finish.activated != nullptr && p.ldc != p.n))
     return gpu::plain_matmul(stream, Size{1}, p, a, b, finish);
-  const gpu::BlasWorkspace in{workspace, workspace_bytes(p.m, p.n)};
   if constexpr (sizeof(T) == 2 && std::is_same_v<T, R>)
     if (finish.activated != nullptr && finish.bias != nullptr && finish.form == GeluForm::tanh &&
-        gpu::blas_matmul_gelu(gpu::blas_of(on), stream, p, a, b, finish.c, finish.activated, finish.bias, in))
+        gpu::blas_matmul_gelu(gpu::blas_of(on), stream, p, a, b, finish.c, finish.activated, finish.bias, workspace))
       return;
-  gpu::blas_matmul(gpu::blas_of(on), stream, Size{1}, p, a, b, finish.c, finish.write, finish.bias, in);
+  gpu::blas_matmul(gpu::blas_of(on), stream, Size{1}, p, a, b, finish.c, finish.write, finish.bias, workspace);
   if (finish.activated != nullptr) gpu::gelu(stream, finish.form, p.m * p.n, finish.activated, finish.c);
 }
 template <class T>
 void Kernel<kernels::BatchedMatmul<T>, Cuda>::run(CudaMemory& on, Size batch, const kernels::Product& p, const T* a,
-                                                  const T* b, T* c, std::uint8_t* workspace) {
+                                                  const T* b, T* c, kernels::Workspace workspace) {
   const T* const no_bias = nullptr;
   if (p.k == 0) return gpu::plain_matmul(gpu::stream_of(on), batch, p, a, b, kernels::Finish<T>{.c = c});
-  gpu::blas_matmul(gpu::blas_of(on), gpu::stream_of(on), batch, p, a, b, c, Write::overwrite, no_bias,
-                   {workspace, workspace_bytes(batch * p.m, p.n)});
+  gpu::blas_matmul(gpu::blas_of(on), gpu::stream_of(on), batch, p, a, b, c, Write::overwrite, no_bias, workspace);
 }
 DSPP_CUDA_INLINE void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size batch, Size sequence,
                                                             const std::int32_t* lengths, const std::int32_t* documents,
@@ -432,7 +430,7 @@ template <class T>
 void Kernel<kernels::AttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                                  const kernels::AttentionExtras<T>& extras, const T* qkv, const T* y,
                                                  const float* log_sum_exp, const T* dy, T* dqkv, float* dq_sum,
-                                                 float* dbias, std::uint8_t* workspace) {
+                                                 float* dbias, kernels::Workspace workspace) {
   const Size stride = 3 * at.width();
   gpu::attention_backward_on<T>(
       on, {gpu::fused_operands(at, extras, qkv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dqkv, stride},
@@ -449,7 +447,7 @@ void Kernel<kernels::GroupedAttentionVjp<T>, Cuda>::run(CudaMemory& on, const ke
                                                         const kernels::AttentionExtras<T>& extras, const T* q,
                                                         const T* kv, const T* y, const float* log_sum_exp, const T* dy,
                                                         T* dq, T* dkv, float* dq_sum, float* dbias,
-                                                        std::uint8_t* workspace) {
+                                                        kernels::Workspace workspace) {
   const Size stride = 2 * at.kv_width();
   gpu::attention_backward_on<T>(
       on, {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dq, at.width()},

@@ -5,12 +5,14 @@
 /// The backward pass is the deterministic one. It runs in slices of samples, or of heads, for its workspace grows with
 /// the square of the sequence.
 ///
-/// Memory   none forward; backward CudnnSlices::workspace_bytes of the device; what cuDNN takes itself
+/// Memory   forward cudnn_forward_workspace, of the stream's scratch; backward CudnnSlices::workspace_bytes; what cuDNN
+///          takes itself, and on the host a graph for each shape and slice that was seen
 #pragma once
 
 #include <compare>
 #include <map>
 #include <memory>
+#include <string>
 
 #include <dspp/cuda/cudnn.hpp>
 #include <kernels/flash_tiles.cuh>
@@ -49,7 +51,11 @@ class CudnnAttention {
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
   /// True if cuDNN has an engine for the call that gives the same bits every time within its workspace.
+  ///
+  /// Throws   Error(state) if cuDNN fails at more than that
   bool takes(const CudnnCall& call);
+  /// Why it has not.
+  const std::string& refusal(const CudnnCall& call);
   /// Throws   Error(state) if cuDNN fails
   void run(cudaStream_t stream, const CudnnCall& call, const CudnnOperands& at, void* workspace);
 
@@ -101,16 +107,19 @@ bool cudnn_attention(Cudnn& cudnn, cudaStream_t stream, const AttentionOperands<
   return true;
 }
 
-/// The same of the backward pass; `workspace` has CudnnSlices::workspace_bytes, or is null: cuDNN was not planned with.
+/// The same of the backward pass, in these slices. False, too, if the workspace is too small: cuDNN was not planned
+/// with.
 template <class Cudnn, class T>
 bool cudnn_attention_backward(Cudnn& cudnn, cudaStream_t stream, const AttentionUpstream<T>& from, HeadsOf<T> dq,
-                              HeadsOf<T> dk, HeadsOf<T> dv, void* workspace, const CudnnSlices& slices) {
+                              HeadsOf<T> dk, HeadsOf<T> dv, kernels::Workspace workspace, const CudnnSlices& slices) {
   const auto& of = from.of;
   const auto& at = of.at;
-  if (workspace == nullptr || !detail::cudnn_takes_these(of, from.y, from.dy, dq, dk, dv)) return false;
+  const Size bytes = slices.workspace_bytes();
+  if (bytes == 0 || workspace.bytes < bytes || !detail::cudnn_takes_these(of, from.y, from.dy, dq, dk, dv))
+    return false;
   CudnnCall call = detail::cudnn_call(of, from.y.stride);
   call.dy_stride = from.dy.stride, call.dq_stride = dq.stride, call.dk_stride = dk.stride, call.dv_stride = dv.stride;
-  call.workspace_bytes = slices.workspace_bytes();
+  call.workspace_bytes = bytes;
   // f(slice, first sample, first head of keys and values), until it is false
   const auto each_slice = [&](auto f) {
     for (Size b = 0; b < at.batch; b += slices.samples)
@@ -134,13 +143,13 @@ bool cudnn_attention_backward(Cudnn& cudnn, cudaStream_t stream, const Attention
     operands.y = const_cast<T*>(part(from.y, first)), operands.dy = part(from.dy, first);
     operands.dq = part(dq, first), operands.dk = part(dk, h), operands.dv = part(dv, h);
     operands.log_sum_exp = const_cast<float*>(from.log_sum_exp) + (b * at.heads + first) * at.sequence;
-    cudnn.run(stream, slice, operands, workspace);
+    cudnn.run(stream, slice, operands, workspace.data);
     return true;
   });
 }
 template <class Cudnn, class T>
 bool cudnn_attention_backward(Cudnn& cudnn, cudaStream_t stream, const AttentionUpstream<T>& from, HeadsOf<T> dq,
-                              HeadsOf<T> dk, HeadsOf<T> dv, void* workspace) {
+                              HeadsOf<T> dk, HeadsOf<T> dv, kernels::Workspace workspace) {
   return cudnn_attention_backward(cudnn, stream, from, dq, dk, dv, workspace, cudnn_slices(from.of.at));
 }
 

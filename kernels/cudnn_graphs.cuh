@@ -38,13 +38,14 @@ struct CudnnAttention::Handle {
   Handle& operator=(const Handle&) = delete;
 };
 
-/// A graph that was built, or the reason why cuDNN has none.
+/// A graph that was built, or why cuDNN has none.
 struct CudnnAttention::Graph {
   using Tensor = std::shared_ptr<cudnn_frontend::graph::Tensor_attributes>;
   enum Place : int { q = 1, k, v, y, log_sum_exp, dy, dq, dk, dv };
 
   cudnn_frontend::graph::Graph graph;
   bool is_built = false;
+  std::string refusal;
 
   Graph(cudnnHandle_t handle, const CudnnCall& call) {
     namespace fe = cudnn_frontend;
@@ -52,11 +53,22 @@ struct CudnnAttention::Graph {
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
     call.is_backward() ? describe_backward(call) : describe_forward(call);
+    const auto is_taken = [&](fe::error_t error) {
+      if (error.is_bad()) refusal = error.get_message();
+      return error.is_good();
+    };
+    if (!is_taken(graph.validate()) || !is_taken(graph.build_operation_graph(handle)) ||
+        !is_taken(graph.create_execution_plans({fe::HeurMode_t::A})) || !is_taken(graph.check_support(handle)))
+      return;
+    auto error = graph.build_plans(handle);
+    detail::require_cudnn(error.is_good(), detail::name_of(call), error.get_message());
     std::int64_t workspace = 0;
-    is_built = graph.validate().is_good() && graph.build_operation_graph(handle).is_good() &&
-               graph.create_execution_plans({fe::HeurMode_t::A}).is_good() && graph.check_support(handle).is_good() &&
-               graph.build_plans(handle).is_good() && graph.get_workspace_size(workspace).is_good() &&
-               workspace <= call.workspace_bytes;
+    error = graph.get_workspace_size(workspace);
+    detail::require_cudnn(error.is_good(), detail::name_of(call), error.get_message());
+    is_built = workspace <= call.workspace_bytes;
+    if (!is_built)
+      refusal = "a workspace of " + std::to_string(workspace) + " bytes, " + std::to_string(call.workspace_bytes) +
+                " are planned";
   }
 
  private:
@@ -79,6 +91,7 @@ struct CudnnAttention::Graph {
     attributes.set_dim({call.samples, call.heads, call.sequence, 1});
     attributes.set_stride({call.all_heads * call.sequence, call.sequence, 1, 1});
     attributes.set_data_type(cudnn_frontend::DataType_t::FLOAT);
+    attributes.set_alignment(alignof(float));  // a slice begins at any head
     return attributes;
   }
   template <class A>
@@ -125,6 +138,10 @@ DSPP_CUDA_INLINE CudnnAttention::Graph& CudnnAttention::graph_of(const CudnnCall
 
 DSPP_CUDA_INLINE bool CudnnAttention::takes(const CudnnCall& call) {
   return graph_of(call).is_built;
+}
+
+DSPP_CUDA_INLINE const std::string& CudnnAttention::refusal(const CudnnCall& call) {
+  return graph_of(call).refusal;
 }
 
 DSPP_CUDA_INLINE void CudnnAttention::run(cudaStream_t stream, const CudnnCall& call, const CudnnOperands& at,

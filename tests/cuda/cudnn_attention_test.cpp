@@ -18,6 +18,8 @@ using laws::AttentionCase;
 
 namespace {
 
+constexpr Size to_256 = 192;  // after a DeviceArray's guard: where a workspace may begin
+
 /// dspp's own kernels behind cuDNN's calls, a sample at a time. It writes all of the workspace, as cuDNN may.
 template <class T>
 struct CudnnTwin {
@@ -65,15 +67,15 @@ inline constexpr laws::AttentionBounds bounds{0x1p24 * laws::rounding_of<T>, 0x1
 template <class T, class Cudnn>
 void check(Cudnn& cudnn, const AttentionCase& c, std::mt19937& random) {
   CHECK(gpu::cudnn_takes<T>(c.at, false));
-  const laws::DeviceArray<std::uint8_t> forward(gpu::cudnn_forward_workspace),
-      backward(gpu::cudnn_slices(c.at).workspace_bytes());
+  const laws::DeviceArray<std::uint8_t> forward(gpu::cudnn_forward_workspace, to_256),
+      backward(gpu::cudnn_slices(c.at).workspace_bytes(), to_256);
   laws::check_attention<T>(
       c, random, bounds<T>,
       [&](cudaStream_t stream, const auto& of, auto y, float* lse) {
         CHECK(gpu::cudnn_attention(cudnn, stream, of, y, lse, forward.data()));
       },
       [&](cudaStream_t stream, const auto& from, auto dq, auto dk, auto dv, float*, float*) {
-        CHECK(gpu::cudnn_attention_backward(cudnn, stream, from, dq, dk, dv, backward.data()));
+        CHECK(gpu::cudnn_attention_backward(cudnn, stream, from, dq, dk, dv, {backward.data(), backward.size()}));
       });
 }
 
@@ -81,6 +83,42 @@ AttentionCase causal(Size batch, Size sequence, Size kv_heads, Size group, Size 
   AttentionCase c(batch, sequence, kv_heads, group, head_dim);
   c.at.rule.window = window;
   return c;
+}
+
+/// Slices of fewer samples and heads than there are give the bits of one, in a sequence whose rows of log_sum_exp begin
+/// anywhere. see(cudnn, slices) looks at what ran.
+template <class Cudnn, class See>
+void check_slices(See see) {
+  std::mt19937 random(7);
+  const laws::TestStream stream;
+  const Size t = 131, heads = 6, kv_heads = 3, d = 32, batch = 3, width = heads * d, kv_width = kv_heads * d;
+  const kernels::AttentionExtents at{batch, t, heads, kv_heads, d, {}};
+  const auto q = laws::normals<bf16>(batch * t * width, random),
+             kv = laws::normals<bf16>(batch * t * 2 * kv_width, random),
+             dy = laws::normals<bf16>(batch * t * width, random);
+  const laws::DeviceArray<bf16> d_q(q), d_kv(kv), d_dy(dy), y(batch * t * width);
+  const laws::DeviceArray<float> lse(batch * heads * t);
+  const auto of =
+      gpu::attention_operands<bf16>(at, {}, {d_q, width}, {d_kv, 2 * kv_width}, {d_kv.data() + kv_width, 2 * kv_width});
+  gpu::attention<bf16>(stream, of, {y, width}, lse);
+  const auto gradients = [&](Size usual, int slices) {
+    Cudnn cudnn;
+    const laws::DeviceArray<bf16> dq(batch * t * width), dkv(batch * t * 2 * kv_width);
+    const auto cut = gpu::cudnn_slices(at, usual);
+    const laws::DeviceArray<std::uint8_t> workspace(cut.workspace_bytes(), to_256);
+    CHECK(gpu::cudnn_attention_backward<Cudnn, bf16>(cudnn, stream, {of, {y, width}, {d_dy, width}, lse}, {dq, width},
+                                                     {dkv, 2 * kv_width}, {dkv.data() + kv_width, 2 * kv_width},
+                                                     {workspace.data(), workspace.size()}, cut));
+    see(cudnn, slices);
+    return std::pair{dq.read(stream), dkv.read(stream)};
+  };
+  const Size head = gpu::cudnn_slices(at).head_bytes;
+  const auto at_once = gradients(CudnnSlices::usual, 1);
+  CHECK(gradients(6 * head, 2) == at_once);  // samples 2 and 1
+  CHECK(gradients(3 * head, 3) == at_once);
+  CHECK(gradients(2 * head, 6) == at_once);  // heads 2 and 1
+  CHECK(gradients(head, 9) == at_once);
+  CHECK(gradients(1, 9) == at_once);
 }
 
 }  // namespace
@@ -101,7 +139,7 @@ TEST_CASE("a slice of cuDNN's backward pass has a planned workspace, and the sli
     const CudnnSlices slices = gpu::cudnn_slices(c.at);
     if (slices.head_bytes > CudnnSlices::most) {
       CHECK(slices.samples == 0);
-      CHECK(!gpu::cudnn_takes<bf16>(c.at, false));
+      CHECK(slices.workspace_bytes() == 0);
       continue;
     }
     CHECK(slices.samples >= 1);
@@ -122,37 +160,10 @@ TEST_CASE("cuDNN's attention is called once forward and slice by slice backward,
   AttentionCase c(1, 130, 1, 2, 40);
   c.at.rule = {.mask = AttentionMask::full, .scale = 0.3};
   check<f16>(full, c, random);
+}
 
-  // Slices of fewer samples and heads than there are, by a workspace that holds no more.
-  const laws::TestStream stream;
-  const Size t = 128, heads = 6, kv_heads = 3, d = 32, batch = 3, width = heads * d, kv_width = kv_heads * d;
-  const kernels::AttentionExtents at{batch, t, heads, kv_heads, d, {}};
-  const auto q = laws::normals<bf16>(batch * t * width, random),
-             kv = laws::normals<bf16>(batch * t * 2 * kv_width, random),
-             dy = laws::normals<bf16>(batch * t * width, random);
-  const laws::DeviceArray<bf16> d_q(q), d_kv(kv), d_dy(dy), y(batch * t * width);
-  const laws::DeviceArray<float> lse(batch * heads * t);
-  const auto of =
-      gpu::attention_operands<bf16>(at, {}, {d_q, width}, {d_kv, 2 * kv_width}, {d_kv.data() + kv_width, 2 * kv_width});
-  gpu::attention<bf16>(stream, of, {y, width}, lse);
-  const auto gradients = [&](Size usual, int slices) {
-    CudnnTwin<bf16> twin;
-    const laws::DeviceArray<bf16> dq(batch * t * width), dkv(batch * t * 2 * kv_width);
-    const auto cut = gpu::cudnn_slices(at, usual);
-    const laws::DeviceArray<std::uint8_t> workspace(cut.workspace_bytes());
-    CHECK(gpu::cudnn_attention_backward<CudnnTwin<bf16>, bf16>(
-        twin, stream, {of, {y, width}, {d_dy, width}, lse}, {dq, width}, {dkv, 2 * kv_width},
-        {dkv.data() + kv_width, 2 * kv_width}, workspace.data(), cut));
-    CHECK(twin.runs == slices);
-    return std::pair{dq.read(stream), dkv.read(stream)};
-  };
-  const Size head = gpu::cudnn_slices(at).head_bytes;
-  const auto at_once = gradients(CudnnSlices::usual, 1);
-  CHECK(gradients(6 * head, 2) == at_once);  // samples 2 and 1
-  CHECK(gradients(3 * head, 3) == at_once);
-  CHECK(gradients(2 * head, 6) == at_once);  // heads 2 and 1
-  CHECK(gradients(head, 9) == at_once);
-  CHECK(gradients(1, 9) == at_once);
+TEST_CASE("slices of samples and of heads have the bits of the whole") {
+  check_slices<CudnnTwin<bf16>>([](const auto& twin, int slices) { CHECK(twin.runs == slices); });
 }
 
 TEST_CASE("cuDNN is not asked for what it does not take, nor without a workspace") {
@@ -189,15 +200,33 @@ TEST_CASE("cuDNN is not asked for what it does not take, nor without a workspace
   twin.refuses = true;
   CHECK(!asks(of(0)));
   twin.refuses = false;
-  const auto backward = [&](void* in) {
+  const kernels::AttentionExtents at{1, 128, 1, 1, 32, {}};
+  const laws::DeviceArray<std::uint8_t> enough(gpu::cudnn_slices(at).workspace_bytes());
+  const auto backward = [&](Size bytes) {
     return gpu::cudnn_attention_backward<CudnnTwin<bf16>, bf16>(twin, stream, {of(0), {y, 32}, {y, 32}, lse}, {y, 32},
-                                                                {y, 32}, {y, 32}, in);
+                                                                {y, 32}, {y, 32}, {enough.data(), bytes});
   };
-  CHECK(!backward(nullptr));
+  CHECK(!backward(0));
+  CHECK(!backward(enough.size() - 1));
   twin.refuses = true;
-  const laws::DeviceArray<std::uint8_t> enough(gpu::cudnn_slices({1, 128, 1, 1, 32, {}}).workspace_bytes());
-  CHECK(!backward(enough.data()));
+  CHECK(!backward(enough.size()));
   CHECK(twin.runs == 1);
+}
+
+TEST_CASE("attention without samples, heads or tokens has no slices, and cuDNN is not asked for it") {
+  const laws::TestStream stream;
+  const laws::DeviceArray<bf16> x(8);
+  const laws::DeviceArray<float> lse(1);
+  for (const kernels::AttentionExtents& at :
+       {kernels::AttentionExtents{0, 128, 2, 2, 32, {}}, kernels::AttentionExtents{2, 0, 2, 2, 32, {}},
+        kernels::AttentionExtents{0, 128, 0, 0, 32, {}}}) {
+    CHECK(gpu::cudnn_slices(at).workspace_bytes() == 0);
+    CudnnTwin<bf16> twin;
+    const auto of = gpu::attention_operands<bf16>(at, {}, {x, 64}, {x, 64}, {x, 64});
+    CHECK(!gpu::cudnn_attention<CudnnTwin<bf16>, bf16>(twin, stream, of, {x, 64}, lse, x.data()));
+    CHECK(!gpu::cudnn_attention_backward<CudnnTwin<bf16>, bf16>(twin, stream, {of, {x, 64}, {x, 64}, lse}, {x, 64},
+                                                                {x, 64}, {x, 64}, {}));
+  }
 }
 
 #if DSPP_HAS_CUDNN()
@@ -213,6 +242,7 @@ TEST_CASE("cuDNN's attention and its backward pass agree with f64 on the Cpu, an
   AttentionCase full(2, 193, 1, 2, 64);
   full.at.rule = {.mask = AttentionMask::full, .scale = 0.3};
   check<bf16>(cudnn, full, random);
+  check_slices<gpu::CudnnAttention>([](const auto&, int) {});
 }
 
 #endif

@@ -52,6 +52,8 @@ name_of() {
     onednn) echo 'out_openmp_with_onednn_for_*' ;;
     mpi) echo _mpi ;;
     no_mpi) echo out_mpi ;;
+    cudnn) echo _cudnn ;;
+    no_cudnn) echo out_cudnn ;;
     nccl) echo _nccl ;;
     no_nccl) echo out_nccl ;;
     eigen*) echo "_eigen_aligned_to_${1#eigen}_static_*" ;;
@@ -90,6 +92,9 @@ pairs '' dspp_units_need_one_choice_of_mpi mpi no_mpi
 unit nccl dspp/launch/nccl_choice.hpp -DDSPP_WITH_NCCL=1
 unit no_nccl dspp/launch/nccl_choice.hpp
 pairs '' dspp_units_need_one_choice_of_nccl nccl no_nccl
+unit cudnn dspp/cuda/cudnn.hpp -DDSPP_WITH_CUDNN=1
+unit no_cudnn dspp/cuda/cudnn.hpp
+pairs '' dspp_units_need_one_choice_of_cudnn cudnn no_cudnn
 
 for eigen in 16 64; do unit eigen$eigen dspp/ops/cpu/gemm/eigen.hpp -DEIGEN_MAX_ALIGN_BYTES=$eigen; done
 pairs '' dspp_units_need_one_eigen_alignment eigen16 eigen64

@@ -28,7 +28,7 @@
 #endif
 // Others are detected at run time: base/arithmetic.hpp.
 
-// ---- options: -fopenmp, what the CMake targets dspp::onednn and dspp::mpi define, and NCCL --------------------------
+// ---- options: -fopenmp, what the CMake targets dspp::onednn and dspp::mpi define, NCCL, cuDNN -----------------------
 
 #if defined(_OPENMP)
 #define DSPP_HAS_OPENMP() 1

@@ -7,13 +7,19 @@
 #include <dspp/base/config.hpp>
 #include <dspp/ops/kernels.hpp>
 
+#if DSPP_HAS_CUDNN()
+DSPP_ONE_IN_A_PROGRAM(dspp_units_need_one_choice_of_cudnn, dspp_unit_with_cudnn)
+#elif !defined(DSPP_COMPILES_CUDA)
+DSPP_ONE_IN_A_PROGRAM(dspp_units_need_one_choice_of_cudnn, dspp_unit_without_cudnn)
+#endif
+
 namespace dspp::gpu {
 
 /// A backward pass of cuDNN that gives the same bits in every run writes ds, [sequence, sequence] in 16 bits, for every
 /// query head. So it runs in slices of some samples, or of some heads of one: of at most `usual` bytes, or one head of
 /// keys and values with its queries, of at most `most`. Beyond those, attention is dspp's own.
 struct CudnnSlices {
-  static constexpr Size usual = Size{512} << 20, most = Size{1} << 30;
+  static constexpr Size usual = Size{512} << 20, most = Size{1088} << 20;  // 8 queries a head at 8,192 tokens
 
   Size samples = 0, kv_heads = 0;  ///< of a slice, the last ones may have fewer; 0: none fits
   Size head_bytes = 0;             ///< the workspace of one head of keys and values
@@ -25,6 +31,7 @@ struct CudnnSlices {
 constexpr CudnnSlices cudnn_slices(const kernels::AttentionExtents& at, Size usual = CudnnSlices::usual) {
   const Size padded = round_up(at.sequence, 128);
   CudnnSlices slices;
+  if (at.batch < 1 || at.sequence < 1 || at.kv_heads < 1) return slices;
   slices.head_bytes = at.group() * (2 * padded * padded + 4 * padded + (at.group() > 1 ? 4 * padded * at.head_dim : 0));
   if (slices.head_bytes > CudnnSlices::most) return slices;
   const auto equal_parts = [](Size count, Size fit) {
@@ -37,14 +44,15 @@ constexpr CudnnSlices cudnn_slices(const kernels::AttentionExtents& at, Size usu
   return slices;
 }
 
-/// Whether it is left to cuDNN where that is compiled in (DSPP_WITH_CUDNN=1): bf16 and f16, heads of 32 to 128 columns,
-/// causal or full masks, causal windows, from 128 tokens on. has_extras: ranges of keys, or a bias.
+/// Whether it is left to cuDNN, backward if a slice fits, too, where that is compiled in (DSPP_WITH_CUDNN=1): bf16 and
+/// f16, heads of 32 to 128 columns, causal or full masks, causal windows, from 128 tokens on. has_extras: ranges of
+/// keys, or a bias.
 template <class T>
 constexpr bool cudnn_takes(const kernels::AttentionExtents& at, bool has_extras) {
   const bool has_window = at.rule.window > 0 && at.rule.window < at.sequence;
   return sizeof(T) == 2 && !has_extras && at.batch > 0 && at.heads > 0 && at.sequence >= 128 && at.head_dim >= 32 &&
          at.head_dim <= 128 && at.head_dim % 8 == 0 && at.rule.softcap == 0 &&
-         (!has_window || at.rule.mask == AttentionMask::causal) && cudnn_slices(at).samples > 0;
+         (!has_window || at.rule.mask == AttentionMask::causal);
 }
 
 template <class T>

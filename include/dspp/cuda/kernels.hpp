@@ -287,7 +287,7 @@ struct Kernel<kernels::AddBias<T>, Cuda> {
 template <class T, class G>
 struct Kernel<kernels::SumRows<T, G>, Cuda> {
   static constexpr Size workspace_bytes(Size rows, Size n) { return 4 * gpu::column_sum_scratch<T>(rows, n); }
-  static void run(CudaMemory& on, Size rows, Size n, G* into, Write write, const T* x, std::uint8_t* workspace);
+  static void run(CudaMemory& on, Size rows, Size n, G* into, Write write, const T* x, kernels::Workspace workspace);
 };
 template <class T>
 struct Kernel<kernels::LayerNorm<T>, Cuda> {
@@ -369,7 +369,7 @@ struct Kernel<kernels::EmbeddingVjp<T, G>, Cuda> {
   }
   static void run(CudaMemory& on, Size count, Size rows, Size n, G* into, Write write, const T* dy,
                   const std::int32_t* ids, Size first_row, std::int32_t* starts, std::int32_t* order,
-                  std::uint8_t* workspace);
+                  kernels::Workspace workspace);
 };
 template <class T>
 struct Kernel<kernels::CrossEntropyParts<T>, Cuda> {
@@ -394,13 +394,13 @@ template <class T, class R>
 struct Kernel<kernels::Matmul<T, R>, Cuda> {
   static constexpr Size workspace_bytes(Size rows, Size columns) { return gpu::product_workspace(rows, columns); }
   static void run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b, const kernels::Finish<R>& finish,
-                  std::uint8_t* workspace);
+                  kernels::Workspace workspace);
 };
 template <class T>
 struct Kernel<kernels::BatchedMatmul<T>, Cuda> {
   static constexpr Size workspace_bytes(Size rows, Size columns) { return gpu::product_workspace(rows, columns); }
   static void run(CudaMemory& on, Size batch, const kernels::Product& p, const T* a, const T* b, T* c,
-                  std::uint8_t* workspace);
+                  kernels::Workspace workspace);
 };
 template <>
 struct Kernel<kernels::KeyRanges, Cuda> {
@@ -420,7 +420,7 @@ struct Kernel<kernels::AttentionVjp<T>, Cuda> {
   }
   static void run(CudaMemory& on, const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                   const T* qkv, const T* y, const float* log_sum_exp, const T* dy, T* dqkv, float* dq_sum, float* dbias,
-                  std::uint8_t* workspace);
+                  kernels::Workspace workspace);
 };
 template <class T>
 struct Kernel<kernels::GroupedAttention<T>, Cuda> {
@@ -435,7 +435,7 @@ struct Kernel<kernels::GroupedAttentionVjp<T>, Cuda> {
   }
   static void run(CudaMemory& on, const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                   const T* q, const T* kv, const T* y, const float* log_sum_exp, const T* dy, T* dq, T* dkv,
-                  float* dq_sum, float* dbias, std::uint8_t* workspace);
+                  float* dq_sum, float* dbias, kernels::Workspace workspace);
 };
 
 }  // namespace dspp

@@ -38,7 +38,7 @@ struct GroupedAttentionGradients {
 ///          in order: the bits depend neither on threads nor on how heads are split over ranks. With a dbias_into
 ///          parallel over key and value heads.
 /// Memory   dq and dkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated, on a GPU
-///          of one number a query and head
+///          of one number a query and head, and with cuDNN that of its slices (cuda/cudnn.hpp)
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>
 constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,

@@ -333,6 +333,12 @@ struct CrossEntropyCombine;
 template <class T>
 struct CrossEntropyVjp;
 
+/// Bytes of a device that a kernel may write while it runs; those of Cuda begin at multiples of 256.
+struct Workspace {
+  std::uint8_t* data = nullptr;
+  Size bytes = 0;
+};
+
 // ---- products -------------------------------------------------------------------------------------------------------
 
 /// c[m, n] = op(a)[m, k] op(b)[k, n], each row-major with the given distance between rows.

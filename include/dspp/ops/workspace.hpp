@@ -35,7 +35,7 @@ constexpr void launch_with_workspace(Memory<D>& memory, const For& of, const Arg
   if constexpr (requires { of.template bytes_of<PlannedKernel<Name, D>>(); }) {
     const auto workspace = Tensor<std::uint8_t, 1, D>::uninitialized(
         shape(of.template bytes_of<PlannedKernel<Name, D>>()), memory, Category::workspace, of.who);
-    launch<Name, D>(memory, arguments..., workspace.data());
+    launch<Name, D>(memory, arguments..., kernels::Workspace{workspace.data(), workspace.count()});
   } else {
     launch<Name, D>(memory, arguments...);
   }

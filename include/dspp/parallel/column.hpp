@@ -23,8 +23,8 @@ namespace dspp {
 ///             from the type
 /// Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198
 ///
-/// L is a layer template with Linear's constructors and its `affine<State>(x)`. ColumnParallel<L> without a policy is
-/// bound later, by Sequential.
+/// L is a layer template with Linear's constructors and its `affine<State>(x)`, for gelu also its `affine_gelu`.
+/// ColumnParallel<L> without a policy is bound later, by Sequential.
 template <template <class> class L, class... P>
 struct ColumnParallel;
 

@@ -227,7 +227,7 @@ constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank
             for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
           }
         };
-        if constexpr (requires { Source::is_concurrent; })
+        if constexpr (requires { requires Source::is_concurrent; })
           ops::on_host_pieces(count, Size{1} << 16, write_piece);
         else
           write_piece(0, count);
