@@ -60,11 +60,12 @@ struct CudnnAttention::Graph {
     if (!is_taken(graph.validate()) || !is_taken(graph.build_operation_graph(handle)) ||
         !is_taken(graph.create_execution_plans({fe::HeurMode_t::A})) || !is_taken(graph.check_support(handle)))
       return;
-    auto error = graph.build_plans(handle);
-    detail::require_cudnn(error.is_good(), detail::name_of(call), error.get_message());
+    const auto require = [&](fe::error_t error) {
+      detail::require_cudnn(error.is_good(), detail::name_of(call), error.get_message());
+    };
     std::int64_t workspace = 0;
-    error = graph.get_workspace_size(workspace);
-    detail::require_cudnn(error.is_good(), detail::name_of(call), error.get_message());
+    require(graph.build_plans(handle));
+    require(graph.get_workspace_size(workspace));
     is_built = workspace <= call.workspace_bytes;
     if (!is_built)
       refusal = "a workspace of " + std::to_string(workspace) + " bytes, " + std::to_string(call.workspace_bytes) +

@@ -205,6 +205,12 @@ void initial_values(const Initial& initial, const PhiloxStream& stream, Size fir
   }
 }
 
+/// Whether a source of values may be called on several threads at once.
+template <class Source>
+inline constexpr bool is_concurrent = false;
+template <class Source>
+requires(Source::is_concurrent) inline constexpr bool is_concurrent<Source> = true;
+
 }  // namespace detail
 
 /// Writes the elements `range` of a bucket to `out`, which is [range.begin, range.end), from a source by global
@@ -227,7 +233,7 @@ constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank
             for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
           }
         };
-        if constexpr (requires { requires Source::is_concurrent; })
+        if constexpr (detail::is_concurrent<Source>)
           ops::on_host_pieces(count, Size{1} << 16, write_piece);
         else
           write_piece(0, count);
