@@ -16,8 +16,9 @@ DSPP_ONE_IN_A_PROGRAM(dspp_units_need_one_choice_of_cudnn, dspp_unit_without_cud
 namespace dspp::gpu {
 
 /// A backward pass of cuDNN that gives the same bits in every run writes ds, [sequence, sequence] in 16 bits, for every
-/// query head. So it runs in slices of some samples, or of some heads of one: of at most `usual` bytes, or one head of
-/// keys and values with its queries, of at most `most`. Beyond those, attention is dspp's own.
+/// query head. So it runs in slices: of samples, `usual` bytes of them, or one of at most `most`; else of heads of one
+/// sample, again `usual` bytes of them, or one head of keys and values with its queries of at most `most`. Beyond that
+/// it is dspp's own.
 struct CudnnSlices {
   static constexpr Size usual = Size{512} << 20, most = Size{1088} << 20;  // 8 queries a head at 8,192 tokens
 
@@ -28,19 +29,22 @@ struct CudnnSlices {
 };
 
 /// head_bytes are read off cuDNN 9.19 on an H100.
-constexpr CudnnSlices cudnn_slices(const kernels::AttentionExtents& at, Size usual = CudnnSlices::usual) {
+constexpr CudnnSlices cudnn_slices(const kernels::AttentionExtents& at, Size usual = CudnnSlices::usual,
+                                   Size most = CudnnSlices::most) {
   const Size padded = round_up(at.sequence, 128);
   CudnnSlices slices;
   if (at.batch < 1 || at.sequence < 1 || at.kv_heads < 1) return slices;
   slices.head_bytes = at.group() * (2 * padded * padded + 4 * padded + (at.group() > 1 ? 4 * padded * at.head_dim : 0));
-  if (slices.head_bytes > CudnnSlices::most) return slices;
+  if (slices.head_bytes > most) return slices;
   const auto equal_parts = [](Size count, Size fit) {
     const Size parts = (count + fit - 1) / fit;
     return (count + parts - 1) / parts;
   };
-  const Size fit = std::max(usual / slices.head_bytes, Size{1});
-  slices.kv_heads = fit < at.kv_heads ? equal_parts(at.kv_heads, fit) : at.kv_heads;
-  slices.samples = fit < at.kv_heads ? 1 : equal_parts(at.batch, std::min(fit / at.kv_heads, at.batch));
+  const Size sample = at.kv_heads * slices.head_bytes;
+  const bool holds_samples = sample <= most;
+  slices.kv_heads =
+      holds_samples ? at.kv_heads : equal_parts(at.kv_heads, std::max(usual / slices.head_bytes, Size{1}));
+  slices.samples = holds_samples ? equal_parts(at.batch, std::min(std::max(usual / sample, Size{1}), at.batch)) : 1;
   return slices;
 }
 
