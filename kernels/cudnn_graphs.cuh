@@ -92,7 +92,7 @@ struct CudnnAttention::Graph {
     attributes.set_dim({call.samples, call.heads, call.sequence, 1});
     attributes.set_stride({call.all_heads * call.sequence, call.sequence, 1, 1});
     attributes.set_data_type(cudnn_frontend::DataType_t::FLOAT);
-    attributes.set_alignment(alignof(float));  // a slice begins at any head
+    if constexpr (requires { attributes.set_alignment(4); }) attributes.set_alignment(4);  // a slice begins anywhere
     return attributes;
   }
   template <class A>
