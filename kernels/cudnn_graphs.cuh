@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The members of CudnnAttention, by cuDNN and its frontend (headers of the package cudnn-frontend, which compile for
-/// long: one unit of dspp::cuda has them), with -lcudnn and -lnvrtc.
+/// long: one unit of dspp::cuda has them), with -lcudnn and -lnvrtc. Nothing without DSPP_WITH_CUDNN=1.
 #pragma once
+
+#include <kernels/cudnn_attention.cuh>
+
+#if DSPP_HAS_CUDNN()
 
 #include <string>
 #include <unordered_map>
 
 #include <dspp/base/error.hpp>
-#include <kernels/cudnn_attention.cuh>
 
 #include <cudnn_frontend.h>
 
@@ -164,3 +167,5 @@ DSPP_CUDA_INLINE void CudnnAttention::run(cudaStream_t stream, const CudnnCall& 
 }
 
 }  // namespace dspp::gpu
+
+#endif  // DSPP_HAS_CUDNN()

@@ -2,8 +2,4 @@
 /// dspp::cuda: attention by cuDNN, where it is compiled in.
 #define DSPP_COMPILES_CUDA
 #define DSPP_COMPILES_CUDA_ENTRIES
-#include <dspp/base/config.hpp>
-
-#if DSPP_HAS_CUDNN()
 #include <kernels/cudnn_graphs.cuh>
-#endif

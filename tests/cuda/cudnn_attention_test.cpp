@@ -3,14 +3,10 @@
 // labels: cuda
 #include <doctest/doctest.h>
 
-#include <kernels/cudnn_attention.cuh>
+#include <kernels/cudnn_graphs.cuh>
 #include <kernels/flash_attention_backward.cuh>
 
 #include <laws/device_attention.hpp>
-
-#if DSPP_HAS_CUDNN()
-#include <kernels/cudnn_graphs.cuh>
-#endif
 
 using namespace dspp;
 using gpu::CudnnSlices;
