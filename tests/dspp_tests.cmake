@@ -24,7 +24,9 @@ string(REPLACE " " ";" DSPP_FAULT_TESTS "${DSPP_FAULT_TESTS}")
 
 # Those that take longest begin first, also where no run before tells: else one core waits for them at the end.
 set(DSPP_LONG_TESTS engine.strategy_f64_data comm.threads comm.threads_layers engine.strategy_bf16 engine.heap
-  package.find_package package.add_subdirectory package.cuda headers.aggregates headers.configured)
+  package.find_package package.add_subdirectory package.cuda headers.aggregates headers.configured headers.without_definitions
+  examples.run_mpi examples.train_gpt_mpi cuda_device.strategies cuda_device.states random.context random.sequence fuzz.parsers
+  io.checkpoint_folder comm.mpi_two_hosts)
 
 # dspp_declare_test(<name> LABELS <label>... COMMAND <command>... [BUILDS <target>...] [TIMEOUT <seconds>])
 # A CTest with its labels; BUILDS names the targets that it needs.
