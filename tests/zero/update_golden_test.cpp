@@ -18,9 +18,7 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-namespace {
-
-constexpr Size steps = 4;
+namespace zero_update {  // with a name: SmallUnits, of a header, has it as a member
 
 /// Matrices inside and outside of a block, cut over Tp along either dimension or whole, and vectors.
 template <class T>
@@ -53,6 +51,12 @@ struct GoldenModel {
   void visit(auto&& f) { f("table", table), f("block", block), f("head", head); }
 };
 
+}  // namespace zero_update
+
+namespace {
+
+using zero_update::GoldenModel;
+constexpr Size steps = 4;
 using Units = SmallUnits<double, GoldenModel>;
 using Values = std::map<std::string, std::vector<double>>;  ///< by name, step after step
 
