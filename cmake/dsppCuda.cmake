@@ -90,20 +90,18 @@ function(dspp_add_cuda wanted include_folder folder)
   set_target_properties(dspp_cuda PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(dspp_cuda PUBLIC dspp::dspp ${DSPP_CUDA_CUBLASLT} ${DSPP_CUDA_CUDART} ${CMAKE_DL_LIBS}
     $<$<PLATFORM_ID:Linux>:rt>)
-  if(cudnn)
-    target_compile_definitions(dspp_cuda PUBLIC DSPP_WITH_CUDNN=1)  # plans count its workspace
-    target_link_libraries(dspp_cuda PUBLIC ${cudnn})
-  endif()
   set(whose "dspp's")
   if(cudnn)
     set(whose "cuDNN's")
+    target_compile_definitions(dspp_cuda PUBLIC DSPP_WITH_CUDNN=1)  # plans count its workspace
+    target_link_libraries(dspp_cuda PUBLIC ${cudnn})
   endif()
   _dspp_say("CUDA: ${DSPP_CUDA_NVCC}, for ${CMAKE_CUDA_ARCHITECTURES}, with ${whose} attention")
 endfunction()
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-# Sets DSPP_CUDA_NVCC, DSPP_CUDA_CUDART and DSPP_CUDA_CUBLASLT; or `absent`, a sentence's end, if one is missing.
+# Sets DSPP_CUDA_NVCC, _TOOLKIT, _LIBRARY_FOLDERS, _CUDART and _CUBLASLT; or `absent`, a sentence's end, if one is missing.
 function(_dspp_find_toolkit absent)
   set(remedy "Install the CUDA Toolkit (12 or later), or name its nvcc by -DCMAKE_CUDA_COMPILER=PATH.")
   set(named ${CMAKE_CUDA_COMPILER})
@@ -140,6 +138,8 @@ function(_dspp_find_toolkit absent)
     return()
   endif()
   set(DSPP_CUDA_NVCC ${DSPP_CUDA_NVCC} PARENT_SCOPE)
+  set(DSPP_CUDA_TOOLKIT ${toolkit} PARENT_SCOPE)
+  set(DSPP_CUDA_LIBRARY_FOLDERS ${folders} PARENT_SCOPE)
 endfunction()
 
 # Sets `result` to the libraries of cuDNN where it and the headers of cudnn-frontend are, unless DSPP_CUDNN is OFF.
@@ -148,14 +148,11 @@ function(_dspp_find_cudnn result)
   if(NOT DSPP_CUDNN STREQUAL "AUTO" AND NOT DSPP_CUDNN)
     return()
   endif()
-  get_filename_component(bin ${DSPP_CUDA_NVCC} REALPATH)
-  get_filename_component(bin ${bin} DIRECTORY)
-  get_filename_component(toolkit ${bin} DIRECTORY)
-  set(libraries HINTS ${toolkit} PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib targets/${CMAKE_SYSTEM_PROCESSOR}-linux/lib)
-  find_path(DSPP_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${toolkit}/include PATHS /usr/local/cuda/include)
-  find_path(DSPP_CUDNN_INCLUDE_DIR cudnn.h HINTS ${toolkit}/include PATHS /usr/local/cuda/include)
-  find_library(DSPP_CUDNN_LIBRARY cudnn ${libraries})
-  find_library(DSPP_NVRTC_LIBRARY nvrtc ${libraries})  # which cudnn-frontend calls
+  set(headers HINTS ${DSPP_CUDA_TOOLKIT}/include PATHS /usr/local/cuda/include)
+  find_path(DSPP_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h ${headers})
+  find_path(DSPP_CUDNN_INCLUDE_DIR cudnn.h ${headers})
+  find_library(DSPP_CUDNN_LIBRARY cudnn ${DSPP_CUDA_LIBRARY_FOLDERS})
+  find_library(DSPP_NVRTC_LIBRARY nvrtc ${DSPP_CUDA_LIBRARY_FOLDERS})  # which cudnn-frontend calls
   mark_as_advanced(DSPP_CUDNN_FRONTEND_INCLUDE_DIR DSPP_CUDNN_INCLUDE_DIR DSPP_CUDNN_LIBRARY DSPP_NVRTC_LIBRARY)
   set(frontend 0)
   if(DSPP_CUDNN_FRONTEND_INCLUDE_DIR AND EXISTS ${DSPP_CUDNN_FRONTEND_INCLUDE_DIR}/cudnn_frontend_version.h)

@@ -54,8 +54,8 @@ class CudnnAttention {
   ///
   /// Throws   Error(state) if cuDNN fails at more than that
   bool takes(const CudnnCall& call);
-  /// Why it has not.
-  const std::string& refusal(const CudnnCall& call);
+  /// Why it had none when `takes` was last false.
+  const std::string& last_refusal() const { return last_refusal_; }
   /// Throws   Error(state) if cuDNN fails
   void run(cudaStream_t stream, const CudnnCall& call, const CudnnOperands& at, void* workspace);
 
@@ -66,6 +66,7 @@ class CudnnAttention {
   struct Handle;
   std::unique_ptr<Handle> handle_;
   std::map<CudnnCall, std::unique_ptr<Graph>> graphs_;
+  std::string last_refusal_;
 };
 
 /// Bytes of the forward pass's workspace.

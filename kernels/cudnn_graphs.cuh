@@ -141,11 +141,9 @@ DSPP_CUDA_INLINE CudnnAttention::Graph& CudnnAttention::graph_of(const CudnnCall
 }
 
 DSPP_CUDA_INLINE bool CudnnAttention::takes(const CudnnCall& call) {
-  return graph_of(call).is_built;
-}
-
-DSPP_CUDA_INLINE const std::string& CudnnAttention::refusal(const CudnnCall& call) {
-  return graph_of(call).refusal;
+  const Graph& graph = graph_of(call);
+  if (!graph.is_built) last_refusal_ = detail::name_of(call) + ": " + graph.refusal;
+  return graph.is_built;
 }
 
 DSPP_CUDA_INLINE void CudnnAttention::run(cudaStream_t stream, const CudnnCall& call, const CudnnOperands& at,

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -326,7 +325,7 @@ void attentions(const kernels::AttentionExtents& at) {
         gpu::HeadsOf<bf16>{dkv + kv_width, 2 * kv_width}, {backward.data(), backward.size()});
   };
   if (!forward_runs() || !backward_runs()) {
-    std::fprintf(stderr, "cuDNN does not take %s %s\n", name.c_str(), shape.c_str());
+    std::fprintf(stderr, "cuDNN does not take %s %s: %s\n", name.c_str(), shape.c_str(), cudnn.last_refusal().c_str());
     return;
   }
   time(name + "_cudnn", "bf16", shape, 2 * each, [&] { forward_runs(); });

@@ -100,12 +100,19 @@ int main(int argc, char** argv) {
   int steps = 20;
   const char* only = nullptr;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--quick") == 0) steps = 6;
-    if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
+    if (std::strcmp(argv[i], "--quick") == 0) {
+      steps = 6;
+    } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+      only = argv[++i];
+    } else {
+      std::fprintf(stderr, "train_bench needs --quick, --only NAME or nothing, but got '%s'.\n", argv[i]);
+      return 2;
+    }
   }
-  bool good = true;
+  bool good = true, any = false;
   for (const Case& of : cases) {
     if (only && std::string(of.name).find(only) == std::string::npos) continue;
+    any = true;
     try {
       good = run<Policy<Bf16, Cuda>>(of, steps) && good;
     } catch (const std::exception& error) {
@@ -113,5 +120,6 @@ int main(int argc, char** argv) {
       good = false;
     }
   }
-  return good ? 0 : 1;
+  if (!any) std::fprintf(stderr, "train_bench needs a name that a model has, but none has '%s'.\n", only);
+  return any ? (good ? 0 : 1) : 2;
 }

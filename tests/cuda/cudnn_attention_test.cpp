@@ -14,8 +14,6 @@ using laws::AttentionCase;
 
 namespace {
 
-constexpr Size to_256 = 192;  // after a DeviceArray's guard: where a workspace may begin
-
 /// dspp's own kernels behind cuDNN's calls, a sample at a time. It writes all of the workspace, as cuDNN may.
 template <class T>
 struct CudnnTwin {
@@ -63,8 +61,8 @@ inline constexpr laws::AttentionBounds bounds{0x1p24 * laws::rounding_of<T>, 0x1
 template <class T, class Cudnn>
 void check(Cudnn& cudnn, const AttentionCase& c, std::mt19937& random) {
   CHECK(gpu::cudnn_takes<T>(c.at, false));
-  const laws::DeviceArray<std::uint8_t> forward(gpu::cudnn_forward_workspace, to_256),
-      backward(gpu::cudnn_slices(c.at).workspace_bytes(), to_256);
+  const laws::DeviceArray<std::uint8_t> forward(gpu::cudnn_forward_workspace, laws::to_256),
+      backward(gpu::cudnn_slices(c.at).workspace_bytes(), laws::to_256);
   laws::check_attention<T>(
       c, random, bounds<T>,
       [&](cudaStream_t stream, const auto& of, auto y, float* lse) {
@@ -101,10 +99,13 @@ void check_slices(See see) {
     Cudnn cudnn;
     const laws::DeviceArray<bf16> dq(batch * t * width), dkv(batch * t * 2 * kv_width);
     const auto cut = gpu::cudnn_slices(at, usual, most);
-    const laws::DeviceArray<std::uint8_t> workspace(cut.workspace_bytes(), to_256);
-    CHECK(gpu::cudnn_attention_backward<Cudnn, bf16>(cudnn, stream, {of, {y, width}, {d_dy, width}, lse}, {dq, width},
-                                                     {dkv, 2 * kv_width}, {dkv.data() + kv_width, 2 * kv_width},
-                                                     {workspace.data(), workspace.size()}, cut));
+    const laws::DeviceArray<std::uint8_t> workspace(cut.workspace_bytes(), laws::to_256);
+    const bool is_taken = gpu::cudnn_attention_backward<Cudnn, bf16>(
+        cudnn, stream, {of, {y, width}, {d_dy, width}, lse}, {dq, width}, {dkv, 2 * kv_width},
+        {dkv.data() + kv_width, 2 * kv_width}, {workspace.data(), workspace.size()}, cut);
+    std::string refusal;
+    if constexpr (requires { cudnn.last_refusal(); }) refusal = cudnn.last_refusal();
+    CHECK_MESSAGE(is_taken, refusal);
     see(cudnn, slices);
     return std::pair{dq.read(stream), dkv.read(stream)};
   };

@@ -15,8 +15,6 @@ using laws::odd_extent;
 
 namespace {
 
-constexpr Size to_256 = 192;  // after a DeviceArray's guard: where cuBLASLt's workspace may begin
-
 template <class T, class R>
 void check_products() {
   std::mt19937 random(9);
@@ -50,7 +48,7 @@ void check_products() {
 
     const DeviceArray<R> by_blas(before, i % 3);
     const Size bytes = i % 2 ? gpu::product_workspace(p.m, p.n) : 0;
-    const DeviceArray<std::uint8_t> workspace(bytes, to_256);
+    const DeviceArray<std::uint8_t> workspace(bytes, laws::to_256);
     gpu::blas_matmul<T, R>(blas, stream, 1, p, d_a, d_b, by_blas, finish.write, finish.bias,
                            {bytes == 0 ? nullptr : workspace.data(), bytes});
     laws::check_elements(by_blas.read(stream), c64, 64,
@@ -68,7 +66,7 @@ void check_gelu() {
   const laws::TestStream stream;
   gpu::Blas blas;
   const Size bytes = gpu::product_workspace(64, 64);
-  const DeviceArray<std::uint8_t> workspace(bytes, to_256);
+  const DeviceArray<std::uint8_t> workspace(bytes, laws::to_256);
   const auto computes = [&](const kernels::Product& p, Size offset) {
     const auto a = laws::normals<T>(p.m * p.k, random), b = laws::normals<T>(p.k * p.n, random),
                bias = laws::normals<T>(p.n, random);

@@ -85,6 +85,9 @@ class DeviceArray {
   void* memory_ = nullptr;
 };
 
+/// The offset at which a DeviceArray of bytes begins at a multiple of 256, as workspaces of libraries must.
+inline constexpr Size to_256 = 192;
+
 /// Normal numbers, rounded to T.
 template <class T>
 std::vector<T> normals(Size count, std::mt19937& random, double deviation = 1, double mean = 0) {
