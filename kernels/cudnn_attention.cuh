@@ -129,7 +129,7 @@ bool cudnn_attention_backward(Cudnn& cudnn, cudaStream_t stream, const Attention
         slice.samples = std::min(slices.samples, at.batch - b);
         slice.kv_heads = std::min(slices.kv_heads, at.kv_heads - h);
         slice.heads = slice.kv_heads * at.group();
-        if (slice.samples == 1) slice.all_heads = slice.heads;  // no other sample: cuDNN wants packed sums
+        if (slice.samples == 1) slice.all_heads = slice.heads;  // no other sample: its sums are packed
         if (!f(slice, b, h)) return false;
       }
     return true;
