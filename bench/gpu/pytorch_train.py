@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 parser = argparse.ArgumentParser()
 parser.add_argument("--quick", action="store_true")
 parser.add_argument("--only", default="", help="models whose name contains it")
+parser.add_argument("--batch", type=int, default=0, help="samples a step; 0: each model's own")
 parser.add_argument("--seconds", type=float, default=180, help="no model begins after as many")
 parser.add_argument("--variants", default="eager,compile")
 options = parser.parse_args()
@@ -92,6 +93,7 @@ def time_training(who, name, batch, compiled, layers, width, heads):
 
 for name, batch, *extents in (("train gpt2 124M", 32, 12, 768, 12), ("train gpt2 355M", 16, 24, 1024, 16),
                               ("train gpt2 1.56B", 8, 48, 1600, 25)):
+    batch = options.batch or batch
     for variant in options.variants.split(","):
         for backend in (SDPBackend.FLASH_ATTENTION, getattr(SDPBackend, "CUDNN_ATTENTION", None)):
             if options.only not in name or backend is None:

@@ -3,12 +3,13 @@
 // kernels_bench.cu does: dspp <name> <type> <shape> <peak bytes> <microseconds a step>, the median of steps whose loss
 // the host reads. Fails unless the measured peak is the planned one and the losses are finite.
 //
-//   train_bench [--quick] [--only NAME]
+//   train_bench [--quick] [--only NAME] [--batch N]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -99,18 +100,22 @@ bool run(const Case& of, int steps) {
 int main(int argc, char** argv) {
   int steps = 20;
   const char* only = nullptr;
+  Size batch = 0;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) {
       steps = 6;
     } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
       only = argv[++i];
+    } else if (std::strcmp(argv[i], "--batch") == 0 && i + 1 < argc && std::atoll(argv[i + 1]) > 0) {
+      batch = std::atoll(argv[++i]);
     } else {
-      std::fprintf(stderr, "train_bench needs --quick, --only NAME or nothing, but got '%s'.\n", argv[i]);
+      std::fprintf(stderr, "train_bench needs --quick, --only NAME, --batch N or nothing, but got '%s'.\n", argv[i]);
       return 2;
     }
   }
   bool good = true, any = false;
-  for (const Case& of : cases) {
+  for (Case of : cases) {
+    if (batch > 0) of.batch = batch;
     if (only && std::string(of.name).find(only) == std::string::npos) continue;
     any = true;
     try {
