@@ -34,13 +34,16 @@ struct BlasProduct {
   ElementType operands = ElementType::f32, result = ElementType::f32;
   bool accumulates = false, has_bias = false;  ///< a bias is added to every column
   bool has_gelu = false;                       ///< beside a bias, in 16 bits: see BlasOperands
+  bool has_gelu_vjp = false;                   ///< with neither a bias nor a sum, in 16 bits
   int alignment = 16;                          ///< bytes that every operand's address is a multiple of
   Size workspace_bytes = 0;
 
+  bool has_before() const { return has_gelu || has_gelu_vjp; }
   auto operator<=>(const BlasProduct&) const = default;
 };
 
-/// Addresses. With has_gelu the result is gelu(x), by tanh, and `before` is x, as the result lies.
+/// Addresses. With has_gelu the result is gelu(x), by tanh, and x is written to `before`, as the result lies. With
+/// has_gelu_vjp the result is the product times gelu's derivative at `before`.
 struct BlasOperands {
   const void *first = nullptr, *second = nullptr, *bias = nullptr;
   void *result = nullptr, *before = nullptr, *workspace = nullptr;
@@ -85,14 +88,14 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  /// False if cuBLASLt has no algorithm for a product with gelu.
+  /// False if cuBLASLt has no algorithm for a product with gelu or its derivative.
   bool multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const BlasOperands& at) {
     const auto found = known_.try_emplace(p).first;
     if (!found->second) found->second = std::make_unique<Known>(work, handle_, p);
     Known& known = *found->second;
     if (!known.is_supported) return false;
     if (p.has_bias) known.set(work, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
-    if (p.has_gelu) known.set(work, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.before);
+    if (p.has_before()) known.set(work, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.before);
     const float one = 1, beta = p.accumulates ? 1 : 0;
     check_blas(work, cublasLtMatmul(handle_, known.product, &one, at.first, known.first, at.second, known.second, &beta,
                                     at.result, known.result, at.result, known.result, &known.algorithm, at.workspace,
@@ -130,8 +133,9 @@ class Blas {
       check_blas(work, cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
       set(work, CUBLASLT_MATMUL_DESC_TRANSA, p.transposes_first ? CUBLAS_OP_T : CUBLAS_OP_N);
       set(work, CUBLASLT_MATMUL_DESC_TRANSB, p.transposes_second ? CUBLAS_OP_T : CUBLAS_OP_N);
-      if (p.has_gelu) {
-        set(work, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+      if (p.has_before()) {
+        set(work, CUBLASLT_MATMUL_DESC_EPILOGUE,
+            p.has_gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_DGELU);
         set(work, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{p.ld_result});
       } else if (p.has_bias) {
         set(work, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
@@ -177,7 +181,7 @@ class Blas {
           cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result, result, preference, 1, &found, &count);
       is_supported = status == CUBLAS_STATUS_SUCCESS && count > 0;
       const bool is_refusal = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_SUCCESS;
-      if (!is_supported && !(p.has_gelu && is_refusal))
+      if (!is_supported && !(p.has_before() && is_refusal))
         check_blas(work, is_refusal ? CUBLAS_STATUS_NOT_SUPPORTED : status);
       algorithm = found.algo;
     }
@@ -247,6 +251,20 @@ bool blas_matmul_gelu(Blas& blas, cudaStream_t stream, const kernels::Product& p
   BlasOperands at;
   at.first = b, at.second = a, at.bias = bias, at.result = c, at.before = before, at.workspace = workspace.data;
   return blas.multiply(Work{"matmul_bias_gelu", p.m, p.n}, stream, of, at);
+}
+
+/// c = (op(a) op(b)) gelu'(before), by tanh, in one pass. False as blas_matmul_gelu.
+template <class T>
+bool blas_matmul_gelu_vjp(Blas& blas, cudaStream_t stream, const kernels::Product& p, const T* a, const T* b,
+                          const T* before, T* c, kernels::Workspace workspace) {
+  static_assert(sizeof(T) == 2);
+  if (p.m * p.n == 0 || p.ldc % 8 != 0 || detail::alignment_of(1, a, b, before, c) < 16) return false;
+  BlasProduct of = blas_product(p, 1, element_type<T>, element_type<T>);
+  of.has_gelu_vjp = true;
+  of.workspace_bytes = workspace.bytes;
+  BlasOperands at;
+  at.first = b, at.second = a, at.result = c, at.before = const_cast<T*>(before), at.workspace = workspace.data;
+  return blas.multiply(Work{"matmul_gelu_vjp", p.m, p.n}, stream, of, at);
 }
 
 }  // namespace dspp::gpu

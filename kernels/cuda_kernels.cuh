@@ -381,13 +381,19 @@ template <class T, class R>
 void Kernel<kernels::Matmul<T, R>, Cuda>::run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b,
                                               const kernels::Finish<R>& finish, kernels::Workspace workspace) {
   const cudaStream_t stream = gpu::stream_of(on);
-  if (p.k == 0 || (finish.activated != nullptr && p.ldc != p.n))
+  if (p.k == 0 || ((finish.activated != nullptr || finish.before != nullptr) && p.ldc != p.n))
     return gpu::plain_matmul(stream, Size{1}, p, a, b, finish);
-  if constexpr (sizeof(T) == 2 && std::is_same_v<T, R>)
+  if constexpr (sizeof(T) == 2 && std::is_same_v<T, R>) {
+    if (finish.before != nullptr && finish.form == GeluForm::tanh &&
+        gpu::blas_matmul_gelu_vjp(gpu::blas_of(on), stream, p, a, b, finish.before, finish.c, workspace))
+      return;
     if (finish.activated != nullptr && finish.bias != nullptr && finish.form == GeluForm::tanh &&
         gpu::blas_matmul_gelu(gpu::blas_of(on), stream, p, a, b, finish.c, finish.activated, finish.bias, workspace))
       return;
+  }
   gpu::blas_matmul(gpu::blas_of(on), stream, Size{1}, p, a, b, finish.c, finish.write, finish.bias, workspace);
+  if (finish.before != nullptr)
+    gpu::gelu_backward(stream, finish.form, p.m * p.n, finish.c, finish.before, static_cast<const R*>(finish.c));
   if (finish.activated != nullptr) gpu::gelu(stream, finish.form, p.m * p.n, finish.activated, finish.c);
 }
 template <class T>

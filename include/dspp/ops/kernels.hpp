@@ -358,14 +358,15 @@ struct Product {
   }
 };
 
-/// The epilogue of a product: c = values (+ bias on every row) or c += values, and optionally activated = gelu(c). R is
-/// the type of c: T, or the type that T is computed in.
+/// The epilogue of a product: c = values (+ bias on every row) or c += values, and optionally activated = gelu(c); or c =
+/// values gelu'(before). R is the type of c: T, or the type that T is computed in.
 template <class R>
 struct Finish {
   R* c = nullptr;
   Write write = Write::overwrite;
-  const R* bias = nullptr;  ///< [n], with overwrite
-  R* activated = nullptr;   ///< [m, n] with c's row distance, with overwrite
+  const R* bias = nullptr;    ///< [n], with overwrite
+  R* activated = nullptr;     ///< [m, n] with c's row distance, with overwrite
+  const R* before = nullptr;  ///< [m, n] with c's row distance, with overwrite and nothing else; c may not be it
   GeluForm form = GeluForm::exact;
 };
 
