@@ -67,6 +67,9 @@ class CudaMemory final : public MemorySource {
   /// Throws   what a check of theirs found
   void to_host(void* host, const std::byte* from, Size bytes);
 
+  /// Waits for the same, without looking for faults.
+  void synchronize();
+
   /// Registers a check, whose kernel writes a CudaFault of that number if it finds one; `sentence` then throws.
   std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
 
@@ -90,7 +93,6 @@ class CudaMemory final : public MemorySource {
 
  private:
   void close() noexcept;
-  void synchronize();
   void free_later() noexcept;
 
   void *stream_ = nullptr, *communication_stream_ = nullptr;
