@@ -126,6 +126,9 @@ class Blas {
 
  private:
   struct Known;
+  struct Candidate {  // nvcc 13.0 stops at a vector of the unnamed struct that is cublasLtMatmulAlgo_t
+    cublasLtMatmulAlgo_t algorithm{};
+  };
 
   cublasStatus_t issue(const Work& work, cudaStream_t stream, Known& known, const cublasLtMatmulAlgo_t& algorithm,
                        const BlasProduct& p, const BlasOperands& at) {
@@ -154,7 +157,7 @@ class Blas {
     if (!probe && measured_ == MeasuredProducts::print) print(p, "no memory to measure it");
     if (!probe) return;
     const auto runs = [&](int i) {
-      const auto& algorithm = candidates[static_cast<std::size_t>(i)];
+      const auto& algorithm = candidates[static_cast<std::size_t>(i)].algorithm;
       if (issue(work, stream, known, algorithm, p, probe.operands()) == CUBLAS_STATUS_SUCCESS) return true;
       cudaGetLastError();  // else a later call would give it again
       return false;
@@ -164,7 +167,7 @@ class Blas {
         static_cast<int>(candidates.size()), [&](int i) { return probe.bits_of([&] { return runs(i); }); },
         [&](int i) { return timer.time_of(stream, [&] { return runs(i); }); });
     const int taken = fastest_of(found);
-    known.algorithm = candidates[static_cast<std::size_t>(taken)];
+    known.algorithm = candidates[static_cast<std::size_t>(taken)].algorithm;
     if (measured_ == MeasuredProducts::print) print(p, text_of(found, taken));
   }
   /// "dspp: product 2304 x 32768 x 768, bf16 to bf16, bias: 172.3 us, 165.0 us (taken), other bits"
@@ -182,7 +185,7 @@ class Blas {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
     cublasLtMatmulAlgo_t algorithm{};
-    std::vector<cublasLtMatmulAlgo_t> candidates;  ///< to be measured: `algorithm`, and others if there are
+    std::vector<Candidate> candidates;  ///< to be measured: `algorithm`, and others if there are
     bool is_supported = false;
 
     Known(const Work& work, cublasLtHandle_t handle, const BlasProduct& p, bool has_candidates) {
@@ -268,10 +271,10 @@ class Blas {
       if (cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result, result, preference, most, found,
                                          &count) != CUBLAS_STATUS_SUCCESS)
         return;
-      candidates = {algorithm};
+      candidates.push_back({algorithm});
       for (int i = 0; i < count; ++i)
         if (found[i].state == CUBLAS_STATUS_SUCCESS && std::memcmp(&found[i].algo, &algorithm, sizeof algorithm) != 0)
-          candidates.push_back(found[i].algo);
+          candidates.push_back({found[i].algo});
       if (candidates.size() == 1) candidates.clear();
     }
     void release() noexcept {
