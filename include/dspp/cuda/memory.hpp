@@ -40,7 +40,7 @@ class CudaWatcher {
 /// ranks that share it.
 ///
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
-/// (kernels/blas.cuh) and CUDA's context take is not counted.
+/// (kernels/blas.cuh) and CUDA's context take, and what measures a product for a moment, is not counted.
 ///
 /// Throws   Error(usage) where CUDA opens no GPU, Error(state) with CUDA's word if a later call fails
 ///
