@@ -343,13 +343,15 @@ void Kernel<kernels::CrossEntropyVjp<T>, Cuda>::run(CudaMemory& on, Size rows, S
 namespace gpu {
 /// NVIDIA's libraries, as a rank uses them.
 struct Libraries {
+  explicit Libraries(CudaMemory& on) : blas([&on] { on.synchronize(); }) {}
+
   Blas blas;
 #if DSPP_HAS_CUDNN()
   CudnnAttention attention;
 #endif
 };
 inline Libraries& libraries_of(CudaMemory& on) {
-  if (!on.library()) on.library() = std::make_shared<Libraries>();
+  if (!on.library()) on.library() = std::make_shared<Libraries>(on);
   return *static_cast<Libraries*>(on.library().get());
 }
 inline Blas& blas_of(CudaMemory& on) {

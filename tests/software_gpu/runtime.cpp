@@ -328,6 +328,14 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   return cudaSuccess;
 }
 
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const auto mine = turn();
+  if (call_fails()) return cudaErrorLaunchFailure;
+  *total = arena_bytes;
+  *free = std::min(device().limit, arena_bytes - device().used);
+  return cudaSuccess;
+}
+
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   cudaDeviceSynchronize();

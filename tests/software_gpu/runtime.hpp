@@ -78,6 +78,15 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 cudaError_t cudaMalloc(void** to, std::size_t bytes);
 /// Throws   Error(state) if the memory beside the allocation was written
 cudaError_t cudaFree(void* memory);
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+/// As CUDA may, it allocates at once.
+inline cudaError_t cudaMallocAsync(void** to, std::size_t bytes, cudaStream_t) {
+  return cudaMalloc(to, bytes);
+}
+/// It waits for all streams; CUDA's does not.
+inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
+  return cudaFree(memory);
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
@@ -91,6 +100,15 @@ cudaError_t cudaEventCreate(cudaEvent_t* event);
 inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+/// It waits for all streams; CUDA's does not.
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cudaDeviceSynchronize();
+}
+/// 1 ms: there is no time here.
+inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = 1;
+  return cudaEventQuery(begin) == cudaSuccess ? cudaEventQuery(end) : cudaErrorNotReady;
+}
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
