@@ -138,7 +138,9 @@ bool step(Stream& wanted) {
           "dspp: a stream of the GPU in software needs an event that is never recorded. Record it first.");
   if (may.empty()) return false;
   static bool by_rank = false;
-  if (random_below(32) == 0) {
+  static unsigned seeded = 0;
+  if (random_below(32) == 0 || seeded != times_seeded()) {
+    seeded = times_seeded();
     by_rank = random_below(2) == 0;
     for (Stream* other : device().streams) other->rank = random_below(1000);
   }
