@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each test program on the GPU in software links beside main.cpp: every test case begins with the first seed, alone
-// or after others, and one that fails prints the seed that gives its orders again.
+// What each test program on the GPU in software links beside main.cpp: every test case begins with the first seed,
+// alone or after others, and one that fails prints the seed that gives its orders again.
 #include <cstdio>
 
 #include <doctest/doctest.h>
