@@ -59,7 +59,7 @@ namespace {
 
 /// The calls of CUDA that open a rank with its engine and batch, train one step and read its report, read the values,
 /// and end them.
-constexpr int open = 0, step = 1, read = 2, close = 3, parts = 4;
+constexpr int opening = 0, stepping = 1, reading = 2, ending = 3, parts = 4;
 struct Run {
   std::array<int, parts> calls{};
   std::vector<double> report{};
@@ -69,26 +69,26 @@ struct Run {
 };
 
 /// One step of a tiny Gpt. Of one part, the n-th call fails; 0: none.
-Run train_once(int part = open, int n = 0) {
+Run train_once(int part = opening, int n = 0) {
   constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 2, .vocabulary = 13, .sequence = 4};
   Run run;
   const auto end = [&](int ended) {
     run.calls[static_cast<std::size_t>(ended)] = software_gpu::fail_call(ended + 1 == part ? n : 0);
   };
-  software_gpu::fail_call(part == open ? n : 0);
+  software_gpu::fail_call(part == opening ? n : 0);
   run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     Engine engine(world, Gpt<P>(tiny), AdamW{}, BatchSizes{}, EngineConfig{});
     const auto batch = batch_of<Cuda>(world.memory(), 0, 0, 1, 4, 13);
-    end(open);
+    end(opening);
     auto loss = engine.forward(batch);
     engine.backward(loss);
     const StepReport report = engine.step();
-    end(step);
+    end(stepping);
     run.report = {report.loss, report.gradient_norm};
     run.print = print_of_state(engine);
-    end(read);
+    end(reading);
   });
-  end(close);
+  end(ending);
   return run;
 }
 
@@ -106,7 +106,7 @@ bool names_operation(const std::string& sentence) {
 TEST_CASE("whichever CUDA call of a training fails, its sentence names the operation, and the next one has the bits") {
   const auto before = software_gpu::live();
   const Run expected = train_once();
-  REQUIRE(expected.calls[step] > 100);
+  REQUIRE(expected.calls[stepping] > 100);
   for (int part = 0; part < parts; ++part)
     for (int n = 1; n <= expected.calls[static_cast<std::size_t>(part)]; ++n) {
       std::string sentence;
@@ -121,7 +121,7 @@ TEST_CASE("whichever CUDA call of a training fails, its sentence names the opera
       INFO("part ", part, ", call ", n, ", ", failed, ": ", sentence);
       CHECK(software_gpu::live() == before);
       if (sentence.empty()) {  // kept blocks were returned for the allocation, or nobody was left to tell
-        CHECK((part == close ? failed == "cudaStreamSynchronize" : failed == "cudaMalloc"));
+        CHECK((part == ending ? failed == "cudaStreamSynchronize" : failed == "cudaMalloc"));
         CHECK(run.report == expected.report);
         CHECK(run.print == expected.print);
       } else {

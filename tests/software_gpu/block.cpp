@@ -69,8 +69,8 @@ struct State {
   std::uint8_t places[8][256];  // by kind, lane and element
   bool has_places = false;
 };
+State only;
 State& state() {
-  static State only;
   return only;
 }
 
