@@ -5,7 +5,7 @@
 #include <kernels/flash_attention_backward.cuh>
 
 #include <laws/device_attention.hpp>
-#include <laws/schedules.hpp>
+#include <laws/device_schedules.hpp>
 
 using namespace dspp;
 using laws::AttentionCase;

@@ -7,8 +7,8 @@
 #include <dspp/optim/lamb.hpp>
 #include <dspp/optim/muon.hpp>
 
+#include <laws/device_schedules.hpp>
 #include <laws/one_rank_curves.hpp>
-#include <laws/schedules.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

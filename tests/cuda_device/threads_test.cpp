@@ -9,8 +9,8 @@
 
 #include <laws/communicator.hpp>
 #include <laws/device_array.hpp>
+#include <laws/device_schedules.hpp>
 #include <laws/random_program.hpp>
-#include <laws/schedules.hpp>
 #include <laws/through_device.hpp>
 #include <laws/worlds.hpp>
 

@@ -17,7 +17,7 @@
 #include <kernels/transpose.cuh>
 
 #include <laws/device_array.hpp>
-#include <laws/schedules.hpp>
+#include <laws/device_schedules.hpp>
 
 using namespace dspp;
 using laws::DeviceArray;
