@@ -28,7 +28,7 @@ inline void set_element_at(void* x, ElementType type, std::int64_t i, float valu
 /// p: a gpu::BlasProduct, operands: a gpu::BlasOperands.
 template <class Product, class Operands>
 cudaError_t blas_multiply(Stream* stream, const Product& p, const Operands& operands) {
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cublasLtMatmul")) return cudaErrorLaunchFailure;
   const bool known = (p.operands == ElementType::f32 && p.result == ElementType::f32) ||
                      ((p.operands == ElementType::bf16 || p.operands == ElementType::f16) &&
                       (p.result == p.operands || p.result == ElementType::f32));

@@ -35,13 +35,21 @@ void fail_launch(int number);
 /// The n-th next call that can fail does, an allocation with cudaErrorMemoryAllocation and others with
 /// cudaErrorLaunchFailure; 0: none. Returns the calls since the last time it was asked.
 int fail_call(int number);
+/// The name of the call that failed since a failure was last asked for, or "".
+const char* failed_call();
 /// Of this thread, the n-th next wait of a stream for an event does nothing; 0: all wait. Returns the thread's waits
 /// since the last time it was asked.
 int leave_out_wait(int number);
 /// Bytes that can be allocated from now on.
 void limit_memory(std::size_t bytes);
 bool launch_fails();
-bool call_fails();
+bool call_fails(const char* name);
+/// What was made and not yet ended.
+struct Live {
+  int allocations = 0, streams = 0, events = 0;
+  bool operator==(const Live&) const = default;
+};
+Live live();
 /// Whether a kernel may have so much shared memory: what cudaFuncSetAttribute gave it, else 32 KiB. A GPU gives 48 KiB
 /// less the kernel's own arrays, whose size is not known here.
 bool may_share(const void* kernel, std::size_t bytes);
@@ -123,7 +131,7 @@ struct cudaLaunchConfig_t {
 template <class... P>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), P... arguments) {
   const unsigned threads = c->blockDim.x * c->blockDim.y * c->blockDim.z;
-  if (dspp::software_gpu::call_fails()) return cudaErrorLaunchFailure;
+  if (dspp::software_gpu::call_fails("cudaLaunchKernelEx")) return cudaErrorLaunchFailure;
   if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || threads == 0 || threads > 1024 ||
       !dspp::software_gpu::may_share(reinterpret_cast<const void*>(kernel), c->dynamicSmemBytes))
     return cudaErrorInvalidConfiguration;
