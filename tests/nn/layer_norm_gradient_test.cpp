@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward of a norm adds its dx to the gradient that x has, as tape.give does, in one pass.
+// Of both norms: the backward adds dx to the gradient that x has, as tape.give does, in one pass.
 #include <doctest/doctest.h>
 
 #include <string>
