@@ -211,11 +211,11 @@ void Kernel<kernels::LayerNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n,
 }
 template <class T, class G>
 void Kernel<kernels::LayerNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x,
-                                                    const T* gamma, const float* mean, const float* rstd,
-                                                    float* scratch, G* dgamma, Write write_gamma, G* dbeta,
-                                                    Write write_beta) {
-  gpu::layer_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, gamma, mean, rstd, scratch, dgamma, write_gamma,
-                           dbeta, write_beta);
+                                                    const T* earlier, const T* gamma, const float* mean,
+                                                    const float* rstd, float* scratch, G* dgamma, Write write_gamma,
+                                                    G* dbeta, Write write_beta) {
+  gpu::layer_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, earlier, gamma, mean, rstd, scratch, dgamma,
+                           write_gamma, dbeta, write_beta);
 }
 template <class T>
 void Kernel<kernels::RmsNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma,
@@ -226,9 +226,9 @@ void Kernel<kernels::RmsNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, c
 }
 template <class T, class G>
 void Kernel<kernels::RmsNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x,
-                                                  const T* gamma, const float* inverse_root, float* scratch, G* dgamma,
-                                                  Write write) {
-  gpu::rms_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, gamma, inverse_root, scratch, dgamma, write);
+                                                  const T* earlier, const T* gamma, const float* inverse_root,
+                                                  float* scratch, G* dgamma, Write write) {
+  gpu::rms_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, earlier, gamma, inverse_root, scratch, dgamma, write);
 }
 template <class T>
 void Kernel<kernels::Softmax<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* y, const T* x) {

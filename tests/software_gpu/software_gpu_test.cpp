@@ -147,12 +147,14 @@ TEST_CASE("The GPU in software finds the __syncthreads of a transpose or of a co
 TEST_CASE("The GPU in software finds what a norm's backward pass and cross-entropy need") {
   std::mt19937 random(4);
   const Size rows = 700, n = 600;  // blocks of two rows, several rows each
-  const auto x = laws::normals<float>(rows * n, random), dy = laws::normals<float>(rows * n, random);
-  const DeviceArray<float> d_x(x), d_dy(dy), gamma(std::vector<float>(n, 1.0f)), dx(rows * n), dgamma(n);
+  const auto x = laws::normals<float>(rows * n, random), dy = laws::normals<float>(rows * n, random),
+             earlier = laws::normals<float>(rows * n, random);
+  const DeviceArray<float> d_x(x), d_dy(dy), d_earlier(earlier), gamma(std::vector<float>(n, 1.0f)), dx(rows * n),
+      dgamma(n);
   const DeviceArray<float> inverse(std::vector<float>(rows, 1.0f)), scratch(gpu::rms_norm_scratch(rows, n));
   const auto backward = [&] {
     const laws::TestStream stream;
-    gpu::rms_norm_backward<float, float>(stream, rows, n, dx, d_dy, d_x, gamma, inverse, scratch, dgamma,
+    gpu::rms_norm_backward<float, float>(stream, rows, n, dx, d_dy, d_x, d_earlier, gamma, inverse, scratch, dgamma,
                                          Write::overwrite);
     const auto got = dgamma.read(stream), got_dx = dx.read(stream);
     laws::Worst worst;
@@ -166,7 +168,7 @@ TEST_CASE("The GPU in software finds what a norm's backward pass and cross-entro
       for (Size j = 0; j < n; ++j)
         projection += static_cast<double>(x[i * n + j]) * static_cast<double>(dy[i * n + j]) / n;
       for (Size j = 0; j < n; ++j)
-        worst.add(laws::difference(got_dx[i * n + j], dy[i * n + j] - x[i * n + j] * projection));
+        worst.add(laws::difference(got_dx[i * n + j], earlier[i * n + j] + dy[i * n + j] - x[i * n + j] * projection));
     }
     return worst.value();
   };

@@ -249,15 +249,17 @@ struct SumRows;
 /// Compute<T>* rstd)
 template <class T>
 struct LayerNorm;
-/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean, const Compute<T>*
-/// rstd, Compute<T>* scratch, G* dgamma, Write, G* dbeta, Write). dx may be dy.
+/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma, const Compute<T>* mean,
+/// const Compute<T>* rstd, Compute<T>* scratch, G* dgamma, Write, G* dbeta, Write): dx + earlier, rounded once; earlier
+/// is the gradient that x has already, or null. dx may be dy or earlier. Moves 3 sizeof(T) bytes an element, and 4
+/// with earlier.
 template <class T, class G>
 struct LayerNormVjp;
 /// (Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root)
 template <class T>
 struct RmsNorm;
-/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* inverse_root, Compute<T>*
-/// scratch, G* dgamma, Write). dx may be dy.
+/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma, const Compute<T>*
+/// inverse_root, Compute<T>* scratch, G* dgamma, Write): as LayerNormVjp.
 template <class T, class G>
 struct RmsNormVjp;
 /// (Size rows, Size n, T* y, const T* x)
