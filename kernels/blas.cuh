@@ -6,16 +6,27 @@
 /// cuBLASLt's matrices have columns that follow one another: c is its [n, m] matrix, b its first operand and a its
 /// second. Sums are in f32. Descriptors and the algorithm are looked up once for each shape, layout and alignment.
 ///
+/// A large product is measured when it first runs (kernels/measured.cuh): of the algorithms that cuBLASLt names, the
+/// fastest of those with the bits of the first is taken from then on.
+///
 /// Bytes     of a, b and c once at best
-/// Memory    the workspace that it is given; what cuBLASLt takes itself
+/// Memory    the workspace that it is given; what cuBLASLt takes itself; a ProductProbe while it measures
 #pragma once
 
 #include <compare>
+#include <cstdio>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <dspp/ops/kernels.hpp>
 #include <kernels/element.cuh>
+#include <kernels/event_timer.cuh>
+#include <kernels/measured.cuh>
+#include <kernels/product_probe.cuh>
 
 #if DSPP_HAS_NVCC()
 #include <cublasLt.h>
@@ -34,13 +45,16 @@ struct BlasProduct {
   ElementType operands = ElementType::f32, result = ElementType::f32;
   bool accumulates = false, has_bias = false;  ///< a bias is added to every column
   bool has_gelu = false;                       ///< beside a bias, in 16 bits: see BlasOperands
+  bool has_gelu_vjp = false;                   ///< with neither a bias nor a sum, in 16 bits
   int alignment = 16;                          ///< bytes that every operand's address is a multiple of
   Size workspace_bytes = 0;
 
+  bool has_before() const { return has_gelu || has_gelu_vjp; }
   auto operator<=>(const BlasProduct&) const = default;
 };
 
-/// Addresses. With has_gelu the result is gelu(x), by tanh, and `before` is x, as the result lies.
+/// Addresses. With has_gelu the result is gelu(x), by tanh, and x is written to `before`, as the result lies. With
+/// has_gelu_vjp the result is the product times gelu's derivative at `before`.
 struct BlasOperands {
   const void *first = nullptr, *second = nullptr, *bias = nullptr;
   void *result = nullptr, *before = nullptr, *workspace = nullptr;
@@ -64,6 +78,16 @@ constexpr BlasProduct blas_product(const kernels::Product& p, Size batch, Elemen
           .result = result};
 }
 
+/// Products below it are not measured. An H100 computes it in 6 us, in bf16: of less there is nothing to be had that a
+/// launch does not cost, and CUDA's events are not finer.
+inline constexpr double least_measured_flops = 0x1p32;
+
+constexpr bool is_worth_measuring(const BlasProduct& p) {
+  return 2.0 * static_cast<double>(p.batch) * static_cast<double>(p.rows) * static_cast<double>(p.columns) *
+             static_cast<double>(p.depth) >=
+         least_measured_flops;
+}
+
 #if DSPP_HAS_NVCC()
 
 inline void check_blas(const Work& work, cublasStatus_t status) {
@@ -77,7 +101,12 @@ inline void check_blas(const Work& work, cublasStatus_t status) {
 /// cuBLASLt's handle, and what is known of each product.
 class Blas {
  public:
-  Blas() { check_blas({"open cuBLASLt"}, cublasLtCreate(&handle_)); }
+  /// wait: waits for the stream, before the host waits for what it measures; where a stream may wait for other ranks,
+  /// it sees them fail. None: CUDA's wait.
+  explicit Blas(std::function<void()> wait = {}, MeasuredProducts measured = measured_products())
+      : wait_(std::move(wait)), measured_(measured) {
+    check_blas({"open cuBLASLt"}, cublasLtCreate(&handle_));
+  }
   ~Blas() {
     known_.clear();
     cublasLtDestroy(handle_);
@@ -85,32 +114,90 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  /// False if cuBLASLt has no algorithm for a product with gelu.
+  /// False if cuBLASLt has no algorithm for a product with gelu or its derivative.
   bool multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const BlasOperands& at) {
     const auto found = known_.try_emplace(p).first;
-    if (!found->second) found->second = std::make_unique<Known>(work, handle_, p);
+    if (!found->second)
+      found->second =
+          std::make_unique<Known>(work, handle_, p, measured_ != MeasuredProducts::no && is_worth_measuring(p));
     Known& known = *found->second;
     if (!known.is_supported) return false;
-    if (p.has_bias) known.set(work, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
-    if (p.has_gelu) known.set(work, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.before);
-    const float one = 1, beta = p.accumulates ? 1 : 0;
-    check_blas(work, cublasLtMatmul(handle_, known.product, &one, at.first, known.first, at.second, known.second, &beta,
-                                    at.result, known.result, at.result, known.result, &known.algorithm, at.workspace,
-                                    static_cast<std::size_t>(p.workspace_bytes), stream));
+    if (!known.candidates.empty() && !is_capturing(work, stream)) measure(work, stream, known, p, at);
+    check_blas(work, issue(work, stream, known, known.algorithm, p, at));
     return true;
   }
 
  private:
+  struct Known;
+  struct Candidate {  // nvcc 13.0 stops at a vector of the unnamed struct that is cublasLtMatmulAlgo_t
+    cublasLtMatmulAlgo_t algorithm{};
+  };
+
+  cublasStatus_t issue(const Work& work, cudaStream_t stream, Known& known, const cublasLtMatmulAlgo_t& algorithm,
+                       const BlasProduct& p, const BlasOperands& at) {
+    if (p.has_bias) known.set(work, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
+    if (p.has_before()) known.set(work, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.before);
+    const float one = 1, beta = p.accumulates ? 1 : 0;
+    return cublasLtMatmul(handle_, known.product, &one, at.first, known.first, at.second, known.second, &beta,
+                          at.result, known.result, at.result, known.result, &algorithm, at.workspace,
+                          static_cast<std::size_t>(p.workspace_bytes), stream);
+  }
+
+  static bool is_capturing(const Work& work, cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(work, cudaStreamIsCapturing(stream, &status));
+    return status != cudaStreamCaptureStatusNone;
+  }
+
+  /// Sets known.algorithm to the fastest of the candidates, by operands of its own in the workspace of the real ones.
+  void measure(const Work& work, cudaStream_t stream, Known& known, const BlasProduct& p, const BlasOperands& at) {
+    if (wait_)
+      wait_();
+    else
+      check(work, cudaStreamSynchronize(stream));
+    const auto candidates = std::exchange(known.candidates, {});
+    ProductProbe probe(work, stream, p, at);
+    if (!probe && measured_ == MeasuredProducts::print) print(p, "no memory to measure it");
+    if (!probe) return;
+    const auto runs = [&](int i) {
+      const auto& algorithm = candidates[static_cast<std::size_t>(i)].algorithm;
+      if (issue(work, stream, known, algorithm, p, probe.operands()) == CUBLAS_STATUS_SUCCESS) return true;
+      cudaGetLastError();  // else a later call would give it again
+      return false;
+    };
+    EventTimer timer(work);
+    const auto found = measure_algorithms(
+        static_cast<int>(candidates.size()), [&](int i) { return probe.bits_of([&] { return runs(i); }); },
+        [&](int i) { return timer.time_of(stream, [&] { return runs(i); }); });
+    const int taken = fastest_of(found);
+    known.algorithm = candidates[static_cast<std::size_t>(taken)].algorithm;
+    if (measured_ == MeasuredProducts::print) print(p, text_of(found, taken));
+  }
+  /// "dspp: product 2304 x 32768 x 768, bf16 to bf16, bias: 172.3 us, 165.0 us (taken), other bits"
+  static void print(const BlasProduct& p, const std::string& found) {
+    const auto extents = std::to_string(p.rows) + " x " + std::to_string(p.columns) + " x " + std::to_string(p.depth) +
+                         (p.batch > 1 ? ", batch of " + std::to_string(p.batch) : "") +
+                         (p.transposes_first ? ", first transposed" : "") +
+                         (p.transposes_second ? ", second transposed" : "");
+    std::fprintf(stderr, "dspp: product %s, %s to %s%s%s%s: %s\n", extents.c_str(), name_of(p.operands),
+                 name_of(p.result), p.accumulates ? ", accumulates" : "", p.has_bias ? ", bias" : "",
+                 p.has_gelu       ? ", gelu"
+                 : p.has_gelu_vjp ? ", gelu's derivative"
+                                  : "",
+                 found.c_str());
+  }
+
   struct Known {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
     cublasLtMatmulAlgo_t algorithm{};
+    std::vector<Candidate> candidates;  ///< to be measured: `algorithm`, and others if there are
     bool is_supported = false;
 
-    Known(const Work& work, cublasLtHandle_t handle, const BlasProduct& p) {
+    Known(const Work& work, cublasLtHandle_t handle, const BlasProduct& p, bool has_candidates) {
       try {
         describe(work, p);
-        choose(work, handle, p);
+        choose(work, handle, p, has_candidates);
       } catch (...) {
         release();
         throw;
@@ -130,8 +217,9 @@ class Blas {
       check_blas(work, cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
       set(work, CUBLASLT_MATMUL_DESC_TRANSA, p.transposes_first ? CUBLAS_OP_T : CUBLAS_OP_N);
       set(work, CUBLASLT_MATMUL_DESC_TRANSB, p.transposes_second ? CUBLAS_OP_T : CUBLAS_OP_N);
-      if (p.has_gelu) {
-        set(work, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+      if (p.has_before()) {
+        set(work, CUBLASLT_MATMUL_DESC_EPILOGUE,
+            p.has_gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_DGELU);
         set(work, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{p.ld_result});
       } else if (p.has_bias) {
         set(work, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
@@ -154,7 +242,7 @@ class Blas {
       check_blas(work, cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset,
                                                         sizeof offset));
     }
-    void choose(const Work& work, cublasLtHandle_t handle, const BlasProduct& p) {
+    void choose(const Work& work, cublasLtHandle_t handle, const BlasProduct& p, bool has_candidates) {
       cublasLtMatmulPreference_t preference = nullptr;
       check_blas(work, cublasLtMatmulPreferenceCreate(&preference));
       const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
@@ -177,9 +265,24 @@ class Blas {
           cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result, result, preference, 1, &found, &count);
       is_supported = status == CUBLAS_STATUS_SUCCESS && count > 0;
       const bool is_refusal = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_SUCCESS;
-      if (!is_supported && !(p.has_gelu && is_refusal))
+      if (!is_supported && !(p.has_before() && is_refusal))
         check_blas(work, is_refusal ? CUBLAS_STATUS_NOT_SUPPORTED : status);
       algorithm = found.algo;
+      if (is_supported && has_candidates) list_candidates(handle, preference);
+    }
+    /// The first stays the one that cuBLASLt names when it is asked for one, whatever it names first of several.
+    void list_candidates(cublasLtHandle_t handle, cublasLtMatmulPreference_t preference) {
+      constexpr int most = 8;
+      cublasLtMatmulHeuristicResult_t found[most]{};
+      int count = 0;
+      if (cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result, result, preference, most, found,
+                                         &count) != CUBLAS_STATUS_SUCCESS)
+        return;
+      candidates.push_back({algorithm});
+      for (int i = 0; i < count; ++i)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && std::memcmp(&found[i].algo, &algorithm, sizeof algorithm) != 0)
+          candidates.push_back({found[i].algo});
+      if (candidates.size() == 1) candidates.clear();
     }
     void release() noexcept {
       if (result != nullptr) cublasLtMatrixLayoutDestroy(result);
@@ -190,14 +293,18 @@ class Blas {
   };
 
   cublasLtHandle_t handle_ = nullptr;
+  std::function<void()> wait_;
+  MeasuredProducts measured_ = MeasuredProducts::yes;
   std::map<BlasProduct, std::unique_ptr<Known>> known_;
 };
 
 #else
 
-/// The twin: it checks what cuBLASLt demands, and multiplies in the order of the stream.
+/// The twin: it checks what cuBLASLt demands, and multiplies in the order of the stream. It has one algorithm.
 class Blas {
  public:
+  explicit Blas(const std::function<void()>& = {}, MeasuredProducts = MeasuredProducts::no) {}
+
   bool multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const BlasOperands& at) {
     check(work, software_gpu::blas_multiply(stream, p, at));
     return true;
@@ -247,6 +354,20 @@ bool blas_matmul_gelu(Blas& blas, cudaStream_t stream, const kernels::Product& p
   BlasOperands at;
   at.first = b, at.second = a, at.bias = bias, at.result = c, at.before = before, at.workspace = workspace.data;
   return blas.multiply(Work{"matmul_bias_gelu", p.m, p.n}, stream, of, at);
+}
+
+/// c = (op(a) op(b)) gelu'(before), by tanh, in one pass. False as blas_matmul_gelu.
+template <class T>
+bool blas_matmul_gelu_vjp(Blas& blas, cudaStream_t stream, const kernels::Product& p, const T* a, const T* b,
+                          const T* before, T* c, kernels::Workspace workspace) {
+  static_assert(sizeof(T) == 2);
+  if (p.m * p.n == 0 || p.ldc % 8 != 0 || detail::alignment_of(1, a, b, before, c) < 16) return false;
+  BlasProduct of = blas_product(p, 1, element_type<T>, element_type<T>);
+  of.has_gelu_vjp = true;
+  of.workspace_bytes = workspace.bytes;
+  BlasOperands at;
+  at.first = b, at.second = a, at.result = c, at.before = const_cast<T*>(before), at.workspace = workspace.data;
+  return blas.multiply(Work{"matmul_gelu_vjp", p.m, p.n}, stream, of, at);
 }
 
 }  // namespace dspp::gpu

@@ -211,11 +211,11 @@ void Kernel<kernels::LayerNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n,
 }
 template <class T, class G>
 void Kernel<kernels::LayerNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x,
-                                                    const T* gamma, const float* mean, const float* rstd,
-                                                    float* scratch, G* dgamma, Write write_gamma, G* dbeta,
-                                                    Write write_beta) {
-  gpu::layer_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, gamma, mean, rstd, scratch, dgamma, write_gamma,
-                           dbeta, write_beta);
+                                                    const T* earlier, const T* gamma, const float* mean,
+                                                    const float* rstd, float* scratch, G* dgamma, Write write_gamma,
+                                                    G* dbeta, Write write_beta) {
+  gpu::layer_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, earlier, gamma, mean, rstd, scratch, dgamma,
+                           write_gamma, dbeta, write_beta);
 }
 template <class T>
 void Kernel<kernels::RmsNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma,
@@ -226,9 +226,9 @@ void Kernel<kernels::RmsNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, c
 }
 template <class T, class G>
 void Kernel<kernels::RmsNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x,
-                                                  const T* gamma, const float* inverse_root, float* scratch, G* dgamma,
-                                                  Write write) {
-  gpu::rms_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, gamma, inverse_root, scratch, dgamma, write);
+                                                  const T* earlier, const T* gamma, const float* inverse_root,
+                                                  float* scratch, G* dgamma, Write write) {
+  gpu::rms_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, earlier, gamma, inverse_root, scratch, dgamma, write);
 }
 template <class T>
 void Kernel<kernels::Softmax<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* y, const T* x) {
@@ -343,13 +343,15 @@ void Kernel<kernels::CrossEntropyVjp<T>, Cuda>::run(CudaMemory& on, Size rows, S
 namespace gpu {
 /// NVIDIA's libraries, as a rank uses them.
 struct Libraries {
+  explicit Libraries(CudaMemory& on) : blas([&on] { on.synchronize(); }) {}
+
   Blas blas;
 #if DSPP_HAS_CUDNN()
   CudnnAttention attention;
 #endif
 };
 inline Libraries& libraries_of(CudaMemory& on) {
-  if (!on.library()) on.library() = std::make_shared<Libraries>();
+  if (!on.library()) on.library() = std::make_shared<Libraries>(on);
   return *static_cast<Libraries*>(on.library().get());
 }
 inline Blas& blas_of(CudaMemory& on) {
@@ -381,13 +383,19 @@ template <class T, class R>
 void Kernel<kernels::Matmul<T, R>, Cuda>::run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b,
                                               const kernels::Finish<R>& finish, kernels::Workspace workspace) {
   const cudaStream_t stream = gpu::stream_of(on);
-  if (p.k == 0 || (finish.activated != nullptr && p.ldc != p.n))
+  if (p.k == 0 || ((finish.activated != nullptr || finish.before != nullptr) && p.ldc != p.n))
     return gpu::plain_matmul(stream, Size{1}, p, a, b, finish);
-  if constexpr (sizeof(T) == 2 && std::is_same_v<T, R>)
+  if constexpr (sizeof(T) == 2 && std::is_same_v<T, R>) {
+    if (finish.before != nullptr && finish.form == GeluForm::tanh &&
+        gpu::blas_matmul_gelu_vjp(gpu::blas_of(on), stream, p, a, b, finish.before, finish.c, workspace))
+      return;
     if (finish.activated != nullptr && finish.bias != nullptr && finish.form == GeluForm::tanh &&
         gpu::blas_matmul_gelu(gpu::blas_of(on), stream, p, a, b, finish.c, finish.activated, finish.bias, workspace))
       return;
+  }
   gpu::blas_matmul(gpu::blas_of(on), stream, Size{1}, p, a, b, finish.c, finish.write, finish.bias, workspace);
+  if (finish.before != nullptr)
+    gpu::gelu_backward(stream, finish.form, p.m * p.n, finish.c, finish.before, static_cast<const R*>(finish.c));
   if (finish.activated != nullptr) gpu::gelu(stream, finish.form, p.m * p.n, finish.activated, finish.c);
 }
 template <class T>

@@ -32,12 +32,12 @@ DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
     communication_stream_ = beside;
     void* memory = nullptr;
     gpu::check(work, cudaMalloc(&memory, static_cast<std::size_t>(scratch_bytes)));
+    fault_ = static_cast<CudaFault*>(memory);
+    scratch_ = static_cast<double*>(memory) + 16;
     int device = 0, reads_pageable = 0;
     gpu::check(work, cudaGetDevice(&device));
     gpu::check(work, cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, device));
     reads_pageable_ = reads_pageable != 0;
-    fault_ = static_cast<CudaFault*>(memory);
-    scratch_ = static_cast<double*>(memory) + 16;
     gpu::check(work, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
   } catch (...) {
     close();

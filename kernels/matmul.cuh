@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A matrix product of any layout, plainly: a thread has an element of c. It is what other products are compared with.
 ///
-///   c[i, j] (+)= sum over p of op(a)[i, p] op(b)[p, j], plus bias[j];   activated = gelu(c), of c as it is rounded
+///   c[i, j] (+)= sum over p of op(a)[i, p] op(b)[p, j], plus bias[j];   activated = gelu(c), of c as it is rounded;
+///   or c[i, j] = that sum times gelu'(before[i, j])
 ///
 /// In f32, in order of p, rounded once.
 ///
@@ -32,6 +33,11 @@ struct PlainProduct {
     const Size place = batch * c_batch + i * p.ldc + j;
     if (finish.bias != nullptr) sum += to_float(finish.bias[j]);
     if (finish.write == Write::accumulate) sum += to_float(finish.c[place]);
+    if (finish.before != nullptr) {
+      const float x = to_float(finish.before[place]);
+      sum *=
+          finish.form == GeluForm::exact ? pointwise::GeluExact{}.derivative(x) : pointwise::GeluTanh{}.derivative(x);
+    }
     const R rounded = from_float<R>(sum);
     finish.c[place] = rounded;
     if (finish.activated == nullptr) return;

@@ -4,7 +4,7 @@
 ///   y[i, j] = x[i, j] inverse_root[i] gamma[j]    inverse_root = 1 / sqrt(mean of squares + epsilon)
 ///   x, y [rows, n]; inverse_root [rows]; gamma [n]
 ///
-/// Bytes     forward 2 sizeof(T) an element, 4 with the residual; backward 3 sizeof(T)
+/// Bytes     forward 2 sizeof(T) an element, 4 with the residual; backward 3, 4 with an earlier dx
 /// Source    Zhang and Sennrich 2019, Root Mean Square Layer Normalization, section 4
 #pragma once
 
@@ -28,16 +28,18 @@ void rms_norm(cudaStream_t stream, Size rows, Size n, const T* x, const T* resid
     launch_norm<false, 1>(work, stream, x, residual, gamma, no_beta, epsilon, sum, y, no_mean, inverse_root);
 }
 
-/// dx, which may be dy, and dgamma, summed in f32 and rounded once to G.
+/// dx + earlier, the gradient that x has already (null: none), rounded once, and dgamma, summed in f32 and rounded once
+/// to G. dx may be dy or earlier. scratch: rms_norm_scratch floats.
 template <class T, class G>
-void rms_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,
-                       const float* inverse_root, float* scratch, G* dgamma, Write write) {
+void rms_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier,
+                       const T* gamma, const float* inverse_root, float* scratch, G* dgamma, Write write) {
   const Work work{"rms_norm_backward", rows, n};
   const float* const no_mean = nullptr;
-  if (rows_are_aligned<T>(n, dx, dy, x, gamma) && is_aligned(scratch))
-    launch_norm_backward<false, pack_length<T>>(work, stream, dx, dy, x, gamma, no_mean, inverse_root, scratch);
+  if (rows_are_aligned<T>(n, dx, dy, x, earlier, gamma) && is_aligned(scratch))
+    launch_norm_backward<false, pack_length<T>>(work, stream, dx, dy, x, earlier, gamma, no_mean, inverse_root,
+                                                scratch);
   else
-    launch_norm_backward<false, 1>(work, stream, dx, dy, x, gamma, no_mean, inverse_root, scratch);
+    launch_norm_backward<false, 1>(work, stream, dx, dy, x, earlier, gamma, no_mean, inverse_root, scratch);
   sum_pieces(work, stream, norm_pieces(rows, n), n, n, scratch, dgamma, write);
 }
 

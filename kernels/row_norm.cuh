@@ -3,6 +3,7 @@
 ///
 ///   y  = (x - mean) rstd gamma + beta            rstd = 1 / sqrt(variance + epsilon)
 ///   dx = rstd (g - average(g) - z average(g z))  g = dy gamma, z = (x - mean) rstd, averages over the row
+///                                                written as dx + earlier: what x has from other operations
 ///   dgamma = sum over rows of dy z, dbeta = sum over rows of dy
 ///
 /// Without centring mean, average(g) and beta are absent. This file is the forward pass; row_norm_backward.cuh the

@@ -37,32 +37,33 @@ __device__ inline RowSums sums_of_row(RowSums own, int turn) {
   return sums;
 }
 
-/// What a block of norm_backward_kernel shares: two rows of x and dy for each of its rows, then sums over its rows.
+/// What a block of norm_backward_kernel shares: two rows of so many arrays for each of its rows, then sums over its
+/// rows. At most 192 KiB.
 template <class T>
-constexpr Size norm_backward_shared_bytes(const Block& block, int length) {
+constexpr Size norm_backward_shared_bytes(const Block& block, int arrays, int length) {
   const Size threads = block.x * block.y, sums = block.y > 1 ? 2 * Size{backward_values} * block.x * 4 : 0;
-  const Size stages = length == 1 ? 0 : 4 * Size{backward_values} * threads * Size{sizeof(T)};
+  const Size stages = length == 1 ? 0 : 2 * arrays * Size{backward_values} * threads * Size{sizeof(T)};
   return stages > sums ? stages : sums;
 }
 
-/// dx, and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n]. While a row is computed, the
-/// thread's packs of the next are on their way to shared memory; no other thread reads them. Elements that are not
-/// aligned come one by one.
+/// dx + earlier (null: dx), and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n]. While a row
+/// is computed, the thread's packs of the next are on their way to shared memory; no other thread reads them. Elements
+/// that are not aligned come one by one.
 ///
-/// Bytes     x and dy read, dx written: 3 sizeof(T) an element
+/// Bytes     x, dy (and earlier) read, dx written: 3 or 4 sizeof(T) an element
 template <bool Centred, int V, class T>
 __global__ void __launch_bounds__(512)
-    norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
-                         const float* rstd, float* pieces) {
+    norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma,
+                         const float* mean, const float* rstd, float* pieces) {
   constexpr int packs = backward_values / V;
   const float inverse_n = 1.0f / static_cast<float>(n);
   using P = Pack<T, V>;
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
   const unsigned threads = blockDim.x * blockDim.y, own = threadIdx.y * blockDim.x + threadIdx.x;
   const Size row_step = static_cast<Size>(gridDim.x) * blockDim.y;
-  P* const stages = static_cast<P*>(shared_memory());  // [2 rows, x and dy, packs, threads]
-  const auto slot = [&](int stage, int array, int k) -> P& {
-    return stages[((stage * 2 + array) * packs + k) * threads + own];
+  P* const stages = static_cast<P*>(shared_memory());  // [x, dy and earlier, 2 rows, packs, threads]
+  const auto slot = [&](int array, int stage, int k) -> P& {
+    return stages[((array * 2 + stage) * packs + k) * threads + own];
   };
   float next_mean = 0, next_rstd = 0;
   const auto fetch = [&](Size row, int stage) {
@@ -74,8 +75,9 @@ __global__ void __launch_bounds__(512)
       for (int k = 0; k < packs; ++k) {
         const int column = first + k * step;
         if (row >= rows || column >= n) continue;
-        copy_pack_async(&slot(stage, 0, k), x + row * n + column);
-        copy_pack_async(&slot(stage, 1, k), dy + row * n + column);
+        copy_pack_async(&slot(0, stage, k), x + row * n + column);
+        copy_pack_async(&slot(1, stage, k), dy + row * n + column);
+        if (earlier != nullptr) copy_pack_async(&slot(2, stage, k), earlier + row * n + column);
       }
       __pipeline_commit();
     }
@@ -96,8 +98,8 @@ __global__ void __launch_bounds__(512)
     RowSums sums{0, 0};
     for (int k = 0; k < packs; ++k)
       if (const int column = first + k * step; column < end) {
-        unpack(z[k], V > 1 ? slot(turn % 2, 0, k) : load_pack<V>(x + begin + column));
-        unpack(weighted[k], V > 1 ? slot(turn % 2, 1, k) : load_pack<V>(dy + begin + column));
+        unpack(z[k], V > 1 ? slot(0, turn % 2, k) : load_pack<V>(x + begin + column));
+        unpack(weighted[k], V > 1 ? slot(1, turn % 2, k) : load_pack<V>(dy + begin + column));
       }
     for (int k = 0; k < packs; ++k)
       if (first + k * step < end) {
@@ -118,6 +120,11 @@ __global__ void __launch_bounds__(512)
     for (int k = 0; k < packs; ++k)
       if (const int column = first + k * step; column < end) {
         for (int v = 0; v < V; ++v) z[k][v] = r * (weighted[k][v] - average - z[k][v] * slope);
+        if (earlier != nullptr) {
+          float more[V];
+          unpack(more, V > 1 ? slot(2, turn % 2, k) : load_pack<V>(earlier + begin + column));
+          for (int v = 0; v < V; ++v) z[k][v] += more[v];
+        }
         store(dx + begin + column, z[k]);
       }
   }
@@ -148,11 +155,11 @@ __global__ void __launch_bounds__(512)
     }
 }
 
-/// dx of rows of any length, a block each.
+/// dx + earlier (null: dx) of rows of any length, a block each.
 template <bool Centred, int V, class T>
 __global__ void __launch_bounds__(long_row_threads)
-    long_norm_backward_kernel(Size n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
-                              const float* rstd) {
+    long_norm_backward_kernel(Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma,
+                              const float* mean, const float* rstd) {
   const Size begin = static_cast<Size>(blockIdx.x) * n, step = static_cast<Size>(blockDim.x) * V;
   const Size first = static_cast<Size>(threadIdx.x) * V;
   const float inverse_n = 1.0f / static_cast<float>(n);
@@ -174,6 +181,10 @@ __global__ void __launch_bounds__(long_row_threads)
     load(b, dy + begin + column);
     load(g, gamma + column);
     for (int v = 0; v < V; ++v) a[v] = r * (b[v] * g[v] - average - (a[v] - m) * r * slope);
+    if (earlier != nullptr) {
+      load(b, earlier + begin + column);
+      for (int v = 0; v < V; ++v) a[v] += b[v];
+    }
     store(dx + begin + column, a);
   }
 }
@@ -198,20 +209,20 @@ __global__ void __launch_bounds__(column_threads)
 }
 
 template <bool Centred, int V, class T>
-void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T* dy, const T* x, const T* gamma,
-                          const float* mean, const float* rstd, float* scratch) {
+void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T* dy, const T* x, const T* earlier,
+                          const T* gamma, const float* mean, const float* rstd, float* scratch) {
   const Size rows = work.rows, n = work.columns, pieces = norm_pieces(rows, n);
   if (n <= longest_backward_row) {
     Block block = backward_block(n > 0 ? n : 1);
-    block.shared_bytes = norm_backward_shared_bytes<T>(block, V);
-    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, block, stream, rows, n, dx, dy, x, gamma, mean,
-                  rstd, scratch);
+    block.shared_bytes = norm_backward_shared_bytes<T>(block, earlier != nullptr ? 3 : 2, V);
+    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, block, stream, rows, n, dx, dy, x, earlier, gamma,
+                  mean, rstd, scratch);
   }
   const Size strips = blocks_for(n, column_threads);
   launch(work, long_norm_columns_kernel<Centred, T>, pieces * strips, {column_threads}, stream, rows, n, strips,
          blocks_for(rows, pieces > 0 ? pieces : 1), dy, x, mean, rstd, scratch);  // first: dx may be dy
-  launch(work, long_norm_backward_kernel<Centred, V, T>, rows, {long_row_threads}, stream, n, dx, dy, x, gamma, mean,
-         rstd);
+  launch(work, long_norm_backward_kernel<Centred, V, T>, rows, {long_row_threads}, stream, n, dx, dy, x, earlier, gamma,
+         mean, rstd);
 }
 
 }  // namespace dspp::gpu

@@ -135,15 +135,25 @@ void norms(const char* type, Size rows, Size n) {
   time("layer_norm_residual", type, shape, 4 * each,
        [&] { gpu::layer_norm<T>(nullptr, rows, n, x, residual, gamma, beta, 1e-5, sum, y, mean, rstd); });
   time("layer_norm_backward", type, shape, 3 * each, [&] {
-    gpu::layer_norm_backward<T, float>(nullptr, rows, n, y, residual, x, gamma, mean, rstd, scratch, dgamma,
+    gpu::layer_norm_backward<T, float>(nullptr, rows, n, y, residual, x, none, gamma, mean, rstd, scratch, dgamma,
                                        Write::overwrite, dbeta, Write::overwrite);
   });
+  time("layer_norm_backward_residual", type, shape, 4 * each,
+       [&] {  // in place of the gradient that x has, as models do
+         gpu::layer_norm_backward<T, float>(nullptr, rows, n, sum, residual, x, sum, gamma, mean, rstd, scratch, dgamma,
+                                            Write::overwrite, dbeta, Write::overwrite);
+       });
   time("rms_norm", type, shape, 2 * each,
        [&] { gpu::rms_norm<T>(nullptr, rows, n, x, none, gamma, 1e-5, nothing, y, rstd); });
   time("rms_norm_residual", type, shape, 4 * each,
        [&] { gpu::rms_norm<T>(nullptr, rows, n, x, residual, gamma, 1e-5, sum, y, rstd); });
   time("rms_norm_backward", type, shape, 3 * each, [&] {
-    gpu::rms_norm_backward<T, float>(nullptr, rows, n, y, residual, x, gamma, rstd, scratch, dgamma, Write::overwrite);
+    gpu::rms_norm_backward<T, float>(nullptr, rows, n, y, residual, x, none, gamma, rstd, scratch, dgamma,
+                                     Write::overwrite);
+  });
+  time("rms_norm_backward_residual", type, shape, 4 * each, [&] {
+    gpu::rms_norm_backward<T, float>(nullptr, rows, n, sum, residual, x, sum, gamma, rstd, scratch, dgamma,
+                                     Write::overwrite);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <kernels/flash_attention_backward.cuh>
 
 #include <laws/device_attention.hpp>
+#include <laws/device_schedules.hpp>
 
 using namespace dspp;
 using laws::AttentionCase;
@@ -92,4 +93,13 @@ TEST_CASE("gpu::attention computes plainly what gpu::flash_attention does not ta
   CHECK(takes(64, 64));
   CHECK(!takes(68, 64));
   CHECK(!takes(64, 72));
+}
+
+TEST_CASE("gpu::flash_attention gives the same under random schedules") {
+  laws::under_schedules([] {
+    std::mt19937 random(16);
+    AttentionCase c(2, 70, 1, 1, 16);
+    c.lengths = {0, 70};
+    check<bf16>(c, random);
+  });
 }

@@ -20,6 +20,45 @@ struct Case {
   bool residual;
 };
 
+/// What both passes have in common: inputs in T, and in f64.
+template <class T>
+struct Inputs {
+  Size rows, n;
+  std::vector<T> x, gamma, dy, earlier;
+  std::vector<double> mean, rstd;
+};
+
+/// The backward pass in T against the Cpu's kernel in f64: dx in place of dy or of the gradient that x has, into
+/// gradients that are written or added to.
+template <class T>
+void check_backward(const Case& at, const Inputs<T>& of, const laws::Earlier& earlier, const float* mean,
+                    const float* rstd, std::mt19937& random, const std::string& beginning) {
+  const std::string what =
+      beginning + laws::describe(", earlier", earlier.given, "in place", earlier.in_place, "offset", earlier.offset);
+  const Size rows = of.rows, n = of.n, count = rows * n;
+  const laws::TestStream stream;
+  const DeviceArray<T> d_x(of.x, at.offset), d_dy(of.dy, at.offset), d_earlier(of.earlier, earlier.offset);
+  const DeviceArray<T> d_gamma(of.gamma, at.offset);
+  const std::vector<float> before = laws::normals<float>(n, random);
+  const DeviceArray<float> d_dgamma(n), d_dbeta(before), scratch(gpu::layer_norm_scratch(rows, n));
+  const DeviceArray<T>&to = earlier.in_place ? d_earlier : d_dy, &kept = earlier.in_place ? d_dy : d_earlier;
+  gpu::layer_norm_backward<T, float>(stream, rows, n, to, d_dy, d_x, earlier.given ? d_earlier.data() : nullptr,
+                                     d_gamma, mean, rstd, scratch, d_dgamma, Write::overwrite, d_dbeta,
+                                     Write::accumulate);
+
+  const auto x64 = laws::in_f64(of.x), gamma64 = laws::in_f64(of.gamma), dy64 = laws::in_f64(of.dy);
+  std::vector<double> dx64 = laws::in_f64(of.earlier), dgamma64(n), dbeta64 = laws::in_f64(before);
+  std::vector<double> scratch64(Backward::scratch_count(rows, n));
+  Backward::run(rows, n, dx64.data(), dy64.data(), x64.data(), earlier.given ? dx64.data() : nullptr, gamma64.data(),
+                of.mean.data(), of.rstd.data(), scratch64.data(), dgamma64.data(), Write::overwrite, dbeta64.data(),
+                Write::accumulate);
+  const double terms = laws::largest_of(of.rstd) * laws::largest_of(of.dy) * laws::largest_of(of.gamma);
+  laws::check_elements(to.read(stream), dx64, 64, what + ": dx", n == 1 ? terms : 0);  // 0 but for roundings
+  laws::check_elements(d_dgamma.read(stream), dgamma64, 64, what + ": dgamma");
+  laws::check_elements(d_dbeta.read(stream), dbeta64, 64, what + ": dbeta");
+  if (count > 0) CHECK(laws::worst_difference(kept.read(stream), earlier.in_place ? of.dy : of.earlier) == 0);
+}
+
 /// Both passes in T against the Cpu's kernels in f64 of the same inputs.
 template <class T>
 void check_case(const Case& at, std::mt19937& random) {
@@ -48,20 +87,9 @@ void check_case(const Case& at, std::mt19937& random) {
   laws::check_elements(d_mean.read(stream), mean64, 16, what + ": mean");
   laws::check_elements(d_rstd.read(stream), rstd64, 16, what + ": rstd");
 
-  // Backward in place, into gradients that are written or added to.
-  const DeviceArray<T> d_x(sum, at.offset), d_dx(dy, at.offset);
-  const std::vector<float> before = laws::normals<float>(n, random);
-  const DeviceArray<float> d_dgamma(n), d_dbeta(before), scratch(gpu::layer_norm_scratch(rows, n));
-  gpu::layer_norm_backward<T, float>(stream, rows, n, d_dx, d_dx, d_x, d_gamma, d_mean, d_rstd, scratch, d_dgamma,
-                                     Write::overwrite, d_dbeta, Write::accumulate);
-  std::vector<double> dx64 = laws::in_f64(dy), dgamma64(n), dbeta64 = laws::in_f64(before);
-  std::vector<double> scratch64(Backward::scratch_count(rows, n));
-  Backward::run(rows, n, dx64.data(), dx64.data(), x64.data(), gamma64.data(), mean64.data(), rstd64.data(),
-                scratch64.data(), dgamma64.data(), Write::overwrite, dbeta64.data(), Write::accumulate);
-  const double terms = laws::largest_of(rstd64) * laws::largest_of(dy) * laws::largest_of(gamma);
-  laws::check_elements(d_dx.read(stream), dx64, 64, what + ": dx", n == 1 ? terms : 0);  // 0 but for roundings
-  laws::check_elements(d_dgamma.read(stream), dgamma64, 64, what + ": dgamma");
-  laws::check_elements(d_dbeta.read(stream), dbeta64, 64, what + ": dbeta");
+  const Inputs<T> inputs{rows, n, sum, gamma, dy, laws::normals<T>(count, random), mean64, rstd64};
+  for (const laws::Earlier& earlier : laws::earlier_gradients(at.offset))
+    check_backward<T>(at, inputs, earlier, d_mean, d_rstd, random, what);
 }
 
 template <class T>
@@ -125,7 +153,7 @@ TEST_CASE("gpu::layer_norm_backward gives the same bits every time") {
   const DeviceArray<float> scratch(gpu::layer_norm_scratch(rows, n)), dgamma(n), dbeta(n);
   std::vector<float> first;
   for (int run = 0; run < 3; ++run) {
-    gpu::layer_norm_backward<bf16, float>(stream, rows, n, dx, d_dy, d_x, d_gamma, mean, rstd, scratch, dgamma,
+    gpu::layer_norm_backward<bf16, float>(stream, rows, n, dx, d_dy, d_x, nullptr, d_gamma, mean, rstd, scratch, dgamma,
                                           Write::overwrite, dbeta, Write::overwrite);
     const auto got = dgamma.read(stream);
     if (run == 0) first = got;

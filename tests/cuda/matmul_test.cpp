@@ -40,12 +40,16 @@ void check_products() {
     if (accumulates) finish.write = in_double.write = Write::accumulate;
     if (has_bias) finish.bias = d_bias, in_double.bias = bias64.data();
     if (activates) finish.activated = activated, in_double.activated = activated64.data();
+    const DeviceArray<R> argument(before);
+    const auto argument64 = in_f64(before);
+    if (!accumulates && !has_bias && i % 2) finish.before = argument, in_double.before = argument64.data();
     finish.form = in_double.form = i % 4 ? GeluForm::tanh : GeluForm::exact;
     gpu::plain_matmul<T, R>(stream, 1, p, d_a, d_b, finish);
     Kernel<kernels::Matmul<double, double>, Cpu>::run(p, in_f64(a).data(), in_f64(b).data(), in_double);
     laws::check_elements(c.read(stream), c64, 64, "matmul", 8);
     laws::check_elements(activated.read(stream), activated64, sizeof(R) == 4 ? 64 : 0x1p17, "gelu of it", 8);
 
+    if (finish.before != nullptr) continue;  // blas_matmul_gelu_vjp, below
     const DeviceArray<R> by_blas(before, i % 3);
     const Size bytes = i % 2 ? gpu::product_workspace(p.m, p.n) : 0;
     const DeviceArray<std::uint8_t> workspace(bytes, laws::to_256);
@@ -89,7 +93,38 @@ void check_gelu() {
   CHECK(!computes({.m = 5, .n = 8, .k = 8, .lda = 8, .ldb = 8, .ldc = 8}, 1));
 }
 
+template <class T>
+void check_gelu_vjp() {
+  std::mt19937 random(12);
+  const laws::TestStream stream;
+  gpu::Blas blas;
+  const Size bytes = gpu::product_workspace(64, 64);
+  const DeviceArray<std::uint8_t> workspace(bytes, laws::to_256);
+  const auto computes = [&](const kernels::Product& p, Size offset) {
+    const auto a = laws::normals<T>(p.m * p.k, random), b = laws::normals<T>(p.k * p.n, random),
+               before = laws::normals<T>(p.m * p.n, random);
+    const DeviceArray<T> d_a(a), d_b(b), d_before(before, offset), c(p.m * p.n);
+    if (!gpu::blas_matmul_gelu_vjp<T>(blas, stream, p, d_a, d_b, d_before, c, {workspace.data(), bytes})) return false;
+    std::vector<double> c64(static_cast<std::size_t>(p.m * p.n));
+    const auto before64 = in_f64(before);
+    kernels::Finish<double> finish{.c = c64.data(), .before = before64.data(), .form = GeluForm::tanh};
+    Kernel<kernels::Matmul<double, double>, Cpu>::run(p, in_f64(a).data(), in_f64(b).data(), finish);
+    laws::check_elements(c.read(stream), c64, 64, "a product times gelu's derivative", 8);
+    CHECK(in_f64(d_before.read(stream)) == before64);
+    return true;
+  };
+  for (const Size n : {8, 24, 64})
+    for (const Size m : {1, 5, 64}) CHECK(computes({.m = m, .n = n, .k = 32, .lda = 32, .ldb = n, .ldc = n}, 0));
+  CHECK(!computes({.m = 5, .n = 12, .k = 8, .lda = 8, .ldb = 12, .ldc = 12}, 0));
+  CHECK(!computes({.m = 5, .n = 8, .k = 8, .lda = 8, .ldb = 8, .ldc = 8}, 1));
+}
+
 }  // namespace
+
+TEST_CASE("gpu::blas_matmul_gelu_vjp is a product times gelu's derivative, where rows are multiples of 16 bytes") {
+  check_gelu_vjp<bf16>();
+  check_gelu_vjp<f16>();
+}
 
 TEST_CASE("gpu::blas_matmul_gelu is a product with a bias and its gelu, where rows are multiples of 16 bytes") {
   check_gelu<bf16>();

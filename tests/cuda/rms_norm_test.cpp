@@ -15,6 +15,42 @@ namespace {
 using Forward = Kernel<kernels::RmsNorm<double>, Cpu>;
 using Backward = Kernel<kernels::RmsNormVjp<double, double>, Cpu>;
 
+template <class T>
+struct Inputs {
+  Size rows, n, offset;
+  std::vector<T> x, gamma, dy, earlier;
+  std::vector<double> inverse_root;
+};
+
+/// The backward pass in T against the Cpu's kernel in f64: dx in place of dy or of the gradient that x has, dgamma in G
+/// added to.
+template <class T, class G>
+void check_backward(const Inputs<T>& of, const laws::Earlier& earlier, const float* inverse_root, std::mt19937& random,
+                    const std::string& beginning) {
+  const std::string what =
+      beginning + laws::describe(", earlier", earlier.given, "in place", earlier.in_place, "offset", earlier.offset);
+  const Size rows = of.rows, n = of.n, count = rows * n;
+  const laws::TestStream stream;
+  const DeviceArray<T> d_x(of.x, of.offset), d_dy(of.dy, of.offset), d_earlier(of.earlier, earlier.offset);
+  const DeviceArray<T> d_gamma(of.gamma, of.offset);
+  const auto before = laws::normals<G>(n, random);
+  const DeviceArray<G> d_dgamma(before);
+  const DeviceArray<float> scratch(gpu::rms_norm_scratch(rows, n));
+  const DeviceArray<T>&to = earlier.in_place ? d_earlier : d_dy, &kept = earlier.in_place ? d_dy : d_earlier;
+  gpu::rms_norm_backward<T, G>(stream, rows, n, to, d_dy, d_x, earlier.given ? d_earlier.data() : nullptr, d_gamma,
+                               inverse_root, scratch, d_dgamma, Write::accumulate);
+
+  const auto x64 = laws::in_f64(of.x), gamma64 = laws::in_f64(of.gamma), dy64 = laws::in_f64(of.dy);
+  std::vector<double> dx64 = laws::in_f64(of.earlier), dgamma64 = laws::in_f64(before);
+  std::vector<double> scratch64(Backward::scratch_count(rows, n));
+  Backward::run(rows, n, dx64.data(), dy64.data(), x64.data(), earlier.given ? dx64.data() : nullptr, gamma64.data(),
+                of.inverse_root.data(), scratch64.data(), dgamma64.data(), Write::accumulate);
+  const double terms = laws::largest_of(of.inverse_root) * laws::largest_of(of.dy) * laws::largest_of(of.gamma);
+  laws::check_elements(to.read(stream), dx64, 64, what + ": dx", n == 1 ? terms : 0);  // 0 but for roundings
+  laws::check_elements(d_dgamma.read(stream), dgamma64, 64, what + ": dgamma");
+  if (count > 0) CHECK(laws::worst_difference(kept.read(stream), earlier.in_place ? of.dy : of.earlier) == 0);
+}
+
 /// Both passes in T against the Cpu's kernels in f64 of the same inputs; gradients of gamma in G.
 template <class T, class G>
 void check_case(Size rows, Size n, Size offset, bool with_residual, std::mt19937& random) {
@@ -43,19 +79,9 @@ void check_case(Size rows, Size n, Size offset, bool with_residual, std::mt19937
   laws::check_elements((with_residual ? d_residual : d_y).read(stream), y64, 16, what + ": y");
   laws::check_elements(d_inverse.read(stream), inverse64, 16, what + ": inverse_root");
 
-  const DeviceArray<T> d_dx(dy, offset);
-  const auto before = laws::normals<G>(n, random);
-  const DeviceArray<G> d_dgamma(before);
-  const DeviceArray<float> scratch(gpu::rms_norm_scratch(rows, n));
-  gpu::rms_norm_backward<T, G>(stream, rows, n, d_dx, d_dx, d_x, d_gamma, d_inverse, scratch, d_dgamma,
-                               Write::accumulate);
-  std::vector<double> dx64 = laws::in_f64(dy), dgamma64 = laws::in_f64(before);
-  std::vector<double> scratch64(Backward::scratch_count(rows, n));
-  Backward::run(rows, n, dx64.data(), dx64.data(), x64.data(), gamma64.data(), inverse64.data(), scratch64.data(),
-                dgamma64.data(), Write::accumulate);
-  const double terms = laws::largest_of(inverse64) * laws::largest_of(dy) * laws::largest_of(gamma);
-  laws::check_elements(d_dx.read(stream), dx64, 64, what + ": dx", n == 1 ? terms : 0);  // 0 but for roundings
-  laws::check_elements(d_dgamma.read(stream), dgamma64, 64, what + ": dgamma");
+  const Inputs<T> inputs{rows, n, offset, sum, gamma, dy, laws::normals<T>(count, random), inverse64};
+  for (const laws::Earlier& earlier : laws::earlier_gradients(offset))
+    check_backward<T, G>(inputs, earlier, d_inverse, random, what);
 }
 
 template <class T, class G>

@@ -9,6 +9,7 @@
 
 #include <laws/communicator.hpp>
 #include <laws/device_communicator.hpp>
+#include <laws/device_schedules.hpp>
 #include <laws/random_program.hpp>
 
 using namespace dspp;
@@ -266,6 +267,107 @@ TEST_CASE("messages of NCCL in both directions go on whichever a rank waits for 
     check_first(x, 2);
   });
   CHECK(all[0].empty());
+}
+
+namespace {
+
+/// What a rank finds after operations of NCCL's between which its stream writes, reads and overwrites their memory.
+struct Chain {
+  static constexpr Size n = 30;
+
+  NcclRank& own;
+  AnyCommunicator& c;
+  AnyCommunicator& alone;
+  Vector seen = ones(own, 16 * n);
+  Size kept = 0;
+
+  void keep(const Vector& x) {
+    own.memory.copy(reinterpret_cast<std::byte*>(seen.data() + kept), reinterpret_cast<const std::byte*>(x.data()),
+                    x.bytes());
+    kept += x.count();
+  }
+  void write(const Vector& x, int salt) const { x.fill(static_cast<float>(10 * salt + c.rank())); }
+
+  std::vector<float> run() {
+    const Vector a = ones(own, 2 * n), b = ones(own, 2 * n), s = ones(own, n), d = ones(own, n), z = ones(own, 2 * n);
+    const auto in = [](const Vector& x) { return buffer(static_cast<const float*>(x.data()), x.count()); };
+    const auto out = [](const Vector& x) { return buffer(x.data(), x.count()); };
+    write(a, 1);
+    Pending<> first = c.start_reduce_scatter(in(a), out(s), Purpose::gradient);
+    write(d, 2);
+    Pending<> second = c.start_all_gather(in(d), out(b), Purpose::gradient);
+    first.wait();
+    keep(s), write(a, 3), write(s, 4);
+    second.wait();
+    keep(b), write(b, 5), write(d, 6);
+    all_reduce(c, out(d), Purpose::gradient);
+    keep(d), write(d, 7);
+    broadcast(c, out(d), 1, Purpose::parameter);
+    keep(d), write(d, 8), write(a, 9), write(z, 10);
+    all_to_all(c, in(a), out(z), Purpose::activation);
+    keep(z), write(a, 11), write(z, 12);
+    for (int round : {13, 17}) {
+      write(s, round), write(d, round + 1);
+      if (c.rank() == 0)
+        send(c, in(s), 1, Purpose::activation);
+      else
+        receive(c, out(d), 0, Purpose::activation);
+      keep(c.rank() == 0 ? s : d), write(s, round + 2), write(d, round + 3);
+    }
+    reduce_scatter(alone, in(s), out(d), Purpose::gradient);
+    keep(d), write(s, 21), write(d, 22);
+    all_gather(alone, in(s), out(d), Purpose::gradient);
+    keep(d), write(s, 23), write(d, 24);
+    { const Pending<> not_waited_for = c.start_all_reduce(out(d), Purpose::gradient); }
+    keep(d), write(s, 25), write(d, 26);
+    {
+      const Pending<> not_waited_for =
+          c.rank() == 0 ? c.start_send(in(s), 1, Purpose::activation) : c.start_receive(out(d), 0, Purpose::activation);
+    }
+    keep(c.rank() == 0 ? s : d), write(s, 27), write(d, 28);
+    seen.read([&](const float* host) { found.assign(host, host + kept); });
+    return found;
+  }
+  std::vector<float> found{};
+};
+
+/// The results of both ranks when one of them leaves out its n-th wait, and the waits that it came to.
+std::pair<std::vector<std::vector<float>>, int> run_chain(int leaves_out, int number) {
+  std::vector<std::vector<float>> found(2);
+  int waits = 0;
+  on_nccl_ranks(Mesh(Degrees{.data = 2}), [&](NcclRank& own, Groups<Cuda>& groups) {
+    const int rank = groups.world.rank();
+    Chain chain{own, groups.world, groups.along.tp};
+    software_gpu::leave_out_wait(rank == leaves_out ? number : 0);
+    found[static_cast<std::size_t>(rank)] = chain.run();
+    const int came = software_gpu::leave_out_wait(0);
+    if (rank == leaves_out) waits = came;
+  });
+  return {found, waits};
+}
+
+}  // namespace
+
+TEST_CASE("each wait of NCCL's streams for an event is needed: without it, some schedule gives other values") {
+  const auto right = run_chain(0, 0).first;
+  CHECK(right[0] != right[1]);
+  for (int rank = 0; rank < 2; ++rank) {
+    const int waits = run_chain(rank, 0).second;
+    CHECK(waits == 22);  // two of each operation
+    for (int number = 1; number <= waits; ++number) {
+      int tries = 0;
+      while (++tries <= 1000 && run_chain(rank, number).first == right) {
+      }
+      CAPTURE(rank);
+      CAPTURE(number);
+      CHECK(tries <= 1000);
+    }
+  }
+}
+
+TEST_CASE("under random schedules operations of NCCL between which their memory is written give the same") {
+  const auto right = run_chain(0, 0).first;
+  under_schedules([&] { CHECK(run_chain(0, 0).first == right); });
 }
 
 TEST_CASE("registered blocks are registered once with every communicator, and no longer when they are freed") {

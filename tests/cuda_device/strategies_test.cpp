@@ -7,6 +7,7 @@
 #include <dspp/optim/lamb.hpp>
 #include <dspp/optim/muon.hpp>
 
+#include <laws/device_schedules.hpp>
 #include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
@@ -83,4 +84,30 @@ TEST_CASE("on a GPU Muon's matrices and its other parameters follow the Cpu's cu
 
 TEST_CASE("on a GPU a Llama with all its options follows the Cpu's curve under LAMB") {
   check_optimizer<Llama<Policy<F32, Zero<3>>>, Lamb>({.ranks = 2, .steps = 3, .llama_options = true});
+}
+
+TEST_CASE("under random schedules two ranks on a GPU train to the same bits, with several buckets under way") {
+  using P = Policy<F32, Cuda>;
+  constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 2, .vocabulary = 13, .sequence = 4};
+  const auto trained = [&] {
+    std::vector<std::uint64_t> prints(2);
+    std::vector<double> losses;
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+      const EngineConfig config{.bucket_bytes = 400};
+      Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(tiny), AdamW{}, {}, config,
+                                   dspp::detail::replica_config<Policy<F32, Zero<3>>>({}, config));
+      for (Size step = 0; step < 2; ++step) {
+        auto loss = engine.forward(batch_of<Cuda>(world.memory(), 2 * step, world.data_rank(), 1, 4, 13));
+        engine.backward(loss);
+        const StepReport report = engine.step();
+        if (world.is_first()) losses.push_back(report.loss);
+      }
+      prints[static_cast<std::size_t>(world.rank())] = print_of_state(engine);
+    });
+    return std::pair(prints, losses);
+  };
+  const auto expected = trained();
+  CHECK(expected.first[0] != expected.first[1]);
+  CHECK(expected.second[0] != expected.second[1]);
+  under_schedules([&] { CHECK(trained() == expected); });
 }

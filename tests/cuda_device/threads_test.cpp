@@ -5,8 +5,11 @@
 
 #include <atomic>
 
+#include <dspp/tensor/tensor.hpp>
+
 #include <laws/communicator.hpp>
 #include <laws/device_array.hpp>
+#include <laws/device_schedules.hpp>
 #include <laws/random_program.hpp>
 #include <laws/through_device.hpp>
 #include <laws/worlds.hpp>
@@ -143,10 +146,13 @@ TEST_CASE("each wait of a stream for an event is needed: without it, some order 
 }
 #endif
 
-TEST_CASE("operations on a GPU between which their memory is written give the same in every run") {
+TEST_CASE("under random schedules operations on a GPU between which their memory is written give the same") {
   const auto right = run_chain(0, 0).first;
   CHECK(right[0] != right[1]);
-  for (int i = 0; i < 60; ++i) CHECK(run_chain(0, 0).first == right);
+  under_schedules([&] {
+    for (int i = 0; i < 3; ++i) CHECK(run_chain(0, 0).first == right);
+    check_random_programs<SharedGpu<SumOrder::rank>>(2, 3);
+  });
 }
 
 TEST_CASE("a broadcast on a GPU overwrites nothing that a rank still reads in the operation before") {
@@ -208,6 +214,70 @@ TEST_CASE("a rank that throws, ends or calls something else stops those that sha
     CHECK(differs.find("call different collectives") != std::string::npos);
   }
 }
+
+#if !DSPP_HAS_NVCC()
+namespace {
+
+/// What each of two ranks that share a GPU has after every collective.
+std::vector<std::vector<float>> exchange() {
+  using Vector = Tensor<float, 1, Cuda>;
+  const ThreadGroup group(2, {.timeout_seconds = 60});
+  std::vector<std::vector<float>> found(2);
+  run_ranks(group, [&](int rank) {
+    CudaMemory memory;
+    Pool pool(0, &memory);
+    AnyCommunicator c(group.communicator(rank).on_device(cuda_share(memory)));
+    const auto x = Vector::uninitialized(shape(8), pool), y = Vector::uninitialized(shape(4), pool),
+               z = Vector::uninitialized(shape(8), pool);
+    x.write([&](float* host) { std::fill_n(host, 8, static_cast<float>(1 + rank)); });
+    const ConstBuffer of_x = buffer(static_cast<const float*>(x.data()), 8),
+                      of_y = buffer(static_cast<const float*>(y.data()), 4);
+    all_reduce(c, buffer(x.data(), 8), Purpose::gradient);
+    reduce_scatter(c, of_x, buffer(y.data(), 4), Purpose::gradient);
+    all_gather(c, of_y, buffer(x.data(), 8), Purpose::parameter);
+    all_to_all(c, of_x, buffer(z.data(), 8), Purpose::activation);
+    broadcast(c, buffer(z.data(), 8), 1, Purpose::parameter);
+    if (rank == 0)
+      send(c, of_y, 1, Purpose::activation);
+    else
+      receive(c, buffer(y.data(), 4), 0, Purpose::activation);
+    for (const Vector& each : {y, z})
+      each.read([&](const float* host) {
+        found[static_cast<std::size_t>(rank)].insert(found[static_cast<std::size_t>(rank)].end(), host,
+                                                     host + each.count());
+      });
+  });
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("whichever CUDA call of ranks that share a GPU fails, both end with a sentence and leave nothing") {
+  const auto before = software_gpu::live();
+  software_gpu::fail_call(0);
+  const auto expected = exchange();
+  CHECK(expected[0] == std::vector<float>(12, 6));
+  const int calls = software_gpu::fail_call(0);
+  CHECK(calls > 100);
+  int thrown = 0;
+  for (int n = 1; n <= calls; ++n) {
+    std::string sentence;
+    software_gpu::fail_call(n);
+    try {
+      CHECK(exchange() == expected);
+    } catch (const Error& error) {
+      sentence = error.what();
+      ++thrown;
+      CHECK(sentence.rfind("dspp: ", 0) == 0);
+    }
+    software_gpu::fail_call(0);
+    INFO("call ", n, ", ", software_gpu::failed_call(), ": ", sentence);
+    CHECK(software_gpu::live() == before);
+  }
+  CHECK(thrown > calls * 9 / 10);
+  CHECK(exchange() == expected);
+}
+#endif
 
 TEST_CASE("collectives on a GPU have the bits of thread ranks on the Cpu") {
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {

@@ -2,6 +2,7 @@
 /// Arrays on the GPU, or on the one in software, for the tests of kernels/.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -125,6 +126,17 @@ void check_elements(const std::vector<T>& is, const std::vector<double>& expecte
   });
   INFO(what);
   CHECK(worst <= 1);
+}
+
+/// The gradient that x has before an operation's backward adds dx to it: null, or an array of its own, so many elements
+/// behind a multiple of 16 bytes, or the one that takes the sum.
+struct Earlier {
+  bool given, in_place;
+  Size offset;
+};
+/// All of them for arrays of that offset.
+inline std::array<Earlier, 4> earlier_gradients(Size offset) {
+  return {{{false, false, 0}, {true, false, offset}, {true, false, offset + 1}, {true, true, offset}}};
 }
 
 /// "rows 3, n 40" of ("rows", 3, "n", 40).

@@ -139,6 +139,25 @@ void check_in_place(const Tensor<T, Rank, Cpu>& dy, Op op) {
   CHECK(same_bits(in_place, apart));
 }
 
+/// `op(dy, earlier)`, which adds to `earlier`, writes into that one's block if it is moved in as the only handle, else
+/// into dy's if dy is, else into a new one, with the same bits, and otherwise keeps both. They may share a block.
+template <class T, int Rank, class Op>
+void check_in_place_of_two(const Tensor<T, Rank, Cpu>& dy, const Tensor<T, Rank, Cpu>& earlier, Op op) {
+  const auto kept_dy = copy<T>(dy), kept = copy<T>(earlier);
+  check_in_place(earlier, [&](Tensor<T, Rank, Cpu> e) { return op(dy, std::move(e)); });
+  check_in_place(dy, [&](Tensor<T, Rank, Cpu> d) { return op(std::move(d), earlier); });
+  const auto apart = op(dy, earlier);
+  auto both_dy = copy<T>(dy), both = copy<T>(earlier);
+  const T* const block = both.data();
+  const auto in_place = op(std::move(both_dy), std::move(both));
+  CHECK(in_place.data() == block);
+  CHECK(same_bits(in_place, apart));
+  CHECK(same_bits(dy, kept_dy));
+  CHECK(same_bits(earlier, kept));
+  auto one = copy<T>(dy), other = one;
+  CHECK(same_bits(op(std::move(one), std::move(other)), op(dy, copy<T>(dy))));
+}
+
 /// `result()` has the same bits on 1, 2 and 3 threads.
 template <class F>
 void check_threads(F result) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <dspp/autograd/operators.hpp>
 #include <dspp/models/mlp.hpp>
 #include <dspp/models/recompute.hpp>
 #include <dspp/models/sequential.hpp>
@@ -52,7 +53,69 @@ void check_gelu_in_the_product() {
     }
 }
 
+/// A gelu whose result several products and other operations take, and a gelu of a gelu.
+template <class P>
+struct UsesOfGelu : Layer<P> {
+  Linear<P> up{4, 4}, down{4, 4}, other{4, 4};
+
+  constexpr void visit(auto&& f) {
+    f("up", up);
+    f("down", down);
+    f("other", other);
+  }
+  constexpr auto operator()(const Hidden<P>& x) const {
+    const auto h = up.gelu(x), of_h = gelu(h, GeluForm::exact);
+    return down(h) * h + other(h) + other(of_h) + down(gelu(x));
+  }
+};
+
+/// h = gelu of a constant, or of a frozen layer's output, and a Linear of it.
+template <class P>
+struct GeluOfConstant : Layer<P> {
+  Linear<P> down{4, 4};
+  Tensor<double, 3, Cpu> fixed;
+
+  constexpr explicit GeluOfConstant(Tensor<double, 3, Cpu> value) : fixed(std::move(value)) {}
+  constexpr void visit(auto&& f) { f("down", down); }
+  constexpr auto operator()(const Hidden<P>& x) const { return down(gelu(Hidden<P>::constant(fixed, x.tape()))) * x; }
+};
+
 }  // namespace
+
+TEST_CASE("gradients through a gelu equal finite differences, whatever takes its result") {
+  check_layer_gradient<Hidden<Policy<F64>>>(UsesOfGelu<Policy<F64>>(), shape(2, 2, 4));
+  TestRank here;
+  check_layer_gradient<Hidden<Policy<F64>>>(GeluOfConstant<Policy<F64>>(random<double>(shape(2, 2, 4), here.pool, 5)),
+                                            shape(2, 2, 4));
+}
+
+TEST_CASE("a product that takes a gelu gives its gradient to gelu's argument, and the block kept for it is freed") {
+  Linear<Policy<F64>> down{4, 4};
+  TestRank here;
+  Home<double> home(down, here);
+  const auto value = random<double>(shape(2, 2, 4), here.pool, 5);
+  const auto run = [&](bool through) {
+    home.forget_gradients();
+    const Size live = here.pool.live();
+    Hidden<Policy<F64>> x(laws::copy<double>(value), here.tape);
+    const Slot input = x.slot();
+    auto h = gelu(x);
+    x = {};
+    if (!through) h = 1.0 * h;
+    auto y = down(h);
+    CHECK((here.tape.gelu_of(h.slot()) != nullptr) == through);
+    CHECK(here.tape.gelu_of(y.slot()) == nullptr);
+    h = {};
+    const Slot output = y.slot();
+    y = {};
+    here.tape.backward(output, random<double>(shape(2, 2, 4), here.pool, 9));
+    auto dx = here.tape.take<double, 3>(input, shape(2, 2, 4));
+    CHECK(here.pool.live() == live + 16 * 8);
+    here.tape.clear();
+    return dx;
+  };
+  CHECK(same_bits(run(true), run(false)));
+}
 
 TEST_CASE("Mlp has the bits of a product and a gelu apart") {
   check_gelu_in_the_product<Whole<1>>();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/layer_norm.hpp>
 
 #include <laws/vjp.hpp>
@@ -18,10 +19,11 @@ struct Gradients {
 
 template <class T>
 Tensor<double, 2, Cpu> vjp(const Tensor<T, 2, Cpu>& x, const Row<T>& gamma, const Row<T>& beta,
-                           const Tensor<T, 2, Cpu>& dy, const Gradients& into) {
+                           const Tensor<T, 2, Cpu>& dy, const Gradients& into,
+                           const Tensor<T, 2, Cpu>& earlier = Tensor<T, 2, Cpu>()) {
   const auto forward = ops::layer_norm(x, gamma, beta, 1e-5);
   return laws::copy(ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, laws::copy<T>(dy), into.gamma,
-                                        Write::overwrite, into.beta, Write::overwrite));
+                                        Write::overwrite, into.beta, Write::overwrite, earlier));
 }
 
 Gradients gradients(Size n, Pool& pool) {
@@ -48,6 +50,25 @@ void check_precision(double roundings) {
   laws::check_close(got.beta, expected.beta, roundings * laws::rounding<float>);
 }
 
+/// dx + earlier in T against f64's dx + earlier of the same inputs, also where they nearly cancel: a dx rounded to T
+/// before it is added would be seen there.
+template <class T>
+void check_sum(double roundings) {
+  Pool pool;
+  const Size rows = 50, n = 100;
+  const auto x = laws::random<T>(shape(rows, n), pool, 1, 2.0), dy = laws::random<T>(shape(rows, n), pool, 2);
+  const auto gamma = laws::random<T>(shape(n), pool, 3), earlier = laws::random<T>(shape(rows, n), pool, 5);
+  const Gradients got = gradients(n, pool), expected = gradients(n, pool), alone = gradients(n, pool);
+  const auto sum = vjp(laws::copy(x), laws::copy(gamma), laws::copy(gamma), laws::copy(dy), expected);
+  ops::add_into(sum, laws::copy(earlier));
+  const double compute = roundings * laws::rounding<Compute<T>>;
+  laws::check_close(vjp(x, gamma, gamma, dy, got, earlier), sum, compute + (sizeof(T) == 2 ? laws::rounding<T> : 0),
+                    0.1);
+  vjp(x, gamma, gamma, dy, alone);
+  CHECK(laws::same_bits(got.gamma, alone.gamma));
+  CHECK(laws::same_bits(got.beta, alone.beta));
+}
+
 struct Calls {
   template <class D>
   constexpr void operator()(Memory<D>& memory) const {
@@ -55,8 +76,10 @@ struct Calls {
     const auto gamma = Tensor<bf16, 1, D>::zeros(shape(8), memory, Category::parameters);
     const auto gradient = Tensor<float, 1, D>::zeros(shape(8), memory, Category::gradients);
     auto forward = ops::layer_norm(x, gamma, gamma, 1e-5);
-    const auto dx = ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, std::move(forward.y), gradient,
-                                        Write::overwrite, gradient, Write::accumulate);
+    auto dx = ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, std::move(forward.y), gradient,
+                                  Write::overwrite, gradient, Write::accumulate);
+    const auto sum = ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, x, gradient, Write::overwrite, gradient,
+                                         Write::accumulate, std::move(dx));
   }
 };
 
@@ -65,7 +88,8 @@ constexpr bool runs_on_paper() {
   Calls{}.operator()<Meta>(ledger);
   // 200 rows in pieces of 16: 13 pieces of [2, 8] floats.
   return ledger.live() == 0 && ledger.peak_by_category()[Category::workspace] == 13 * 2 * 8 * 4 &&
-         ledger.peak_by_category()[Category::activations] == 2 * (4 * 50 * 8 * 2) + 2 * round_up(200 * 4, 64);
+         ledger.peak_by_category()[Category::activations] == 2 * (4 * 50 * 8 * 2) + 2 * round_up(200 * 4, 64) &&
+         ledger.flops_forward() == (8.0 + 16 + 17) * 4 * 50 * 8;
 }
 static_assert(runs_on_paper());
 
@@ -119,6 +143,13 @@ TEST_CASE("layer_norm in f32, bf16 and f16 follows f64") {
   check_precision<f16>(200);
 }
 
+TEST_CASE("layer_norm_vjp adds dx to an earlier gradient and rounds once") {
+  check_sum<double>(200);
+  check_sum<float>(200);
+  check_sum<bf16>(200);
+  check_sum<f16>(200);
+}
+
 TEST_CASE("dgamma and dbeta are accumulated with Write::accumulate") {
   Pool pool;
   const auto x = laws::random<double>(shape(40, 6), pool, 6), dy = laws::random<double>(shape(40, 6), pool, 7);
@@ -140,11 +171,13 @@ TEST_CASE("layer_norm_vjp works in place when it may, with the same bits on any 
   const auto gamma = laws::random<float>(shape(40), pool, 11);
   const auto forward = ops::layer_norm(x, gamma, gamma, 1e-5);
   auto dgamma = Row<float>::zeros(shape(40), pool), dbeta = Row<float>::zeros(shape(40), pool);
-  const auto op = [&](Tensor<float, 2, Cpu> d) {
+  const auto op = [&](Tensor<float, 2, Cpu> d, Tensor<float, 2, Cpu> earlier = {}) {
     return ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, std::move(d), dgamma, Write::overwrite, dbeta,
-                               Write::overwrite);
+                               Write::overwrite, std::move(earlier));
   };
   laws::check_in_place(dy, op);
+  laws::check_in_place_of_two(dy, laws::random<float>(dy.shape(), pool, 12), op);
+  laws::check_threads([&] { return op(dy, x); });
   laws::check_threads([&] { return op(dy); });
   laws::check_threads([&] {
     op(dy);
@@ -177,5 +210,10 @@ TEST_CASE("an argument that does not fit layer_norm is an error with its name") 
   CHECK_THROWS_WITH_AS(ops::layer_norm_vjp(x, three, two, three, x, three, Write::overwrite, three, Write::overwrite),
                        "dspp: layer_norm_vjp needs an rstd of 2 elements, but it has 3. Give one that "
                        "fits the other arguments.",
+                       Error);
+  CHECK_THROWS_WITH_AS(ops::layer_norm_vjp(x, three, two, two, x, three, Write::overwrite, three, Write::overwrite,
+                                           laws::random<float>(shape(3, 2), pool, 16)),
+                       "dspp: layer_norm_vjp needs two tensors of one shape, but they are [2, 3] and [3, 2]. Reshape "
+                       "or broadcast one of them first.",
                        Error);
 }

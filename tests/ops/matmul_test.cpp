@@ -113,6 +113,31 @@ void check_epilogues() {
   });
 }
 
+/// In one pass as one after the other; in 16 bits the product in between may be rounded, or not.
+template <class T>
+void check_gelu_vjp() {
+  Pool pool;
+  for_all_cases([&](Size m, Size n, Size k) {
+    for (const GeluForm form : {GeluForm::exact, GeluForm::tanh}) {
+      const auto dy = operand<T>(m, k, no, pool, 9), w = operand<T>(k, n, no, pool, 10);
+      const auto x = laws::random<T>(shape(m, n), pool, 11);
+      const auto dx = ops::matmul_gelu_vjp(dy, no, w, no, x, form);
+      const auto apart = ops::gelu_vjp(x, form, ops::matmul(dy, no, w, no));
+      if constexpr (sizeof(T) > 2) {
+        CHECK(laws::same_bits(dx, apart));
+      } else {
+        laws::Worst worst;
+        for (Size i = 0; i < dx.count(); ++i) {
+          const auto value = static_cast<double>(apart.data()[i]);
+          worst.add(laws::difference(static_cast<double>(dx.data()[i]), value,
+                                     2.5 * laws::rounding<T> * std::abs(value) + 1e-7));
+        }
+        CHECK(worst.value() <= 1);
+      }
+    }
+  });
+}
+
 struct Calls {
   template <class D>
   constexpr void operator()(Memory<D>& memory) const {
@@ -122,6 +147,7 @@ struct Calls {
     auto y = ops::matmul(a, no, b, yes, Category::workspace);
     y = ops::matmul_bias(a, no, b, yes, bias);
     auto both = ops::matmul_bias_gelu(a, no, b, yes, bias, GeluForm::tanh);
+    auto of_argument = ops::matmul_gelu_vjp(y, no, b, no, a, GeluForm::tanh);
     auto gradient = Tensor<float, 2, D>::zeros(shape(5, 4), memory, Category::gradients);
     ops::matmul_into(gradient, Write::accumulate, both.y, yes, a, no);
     auto batches = ops::batched_matmul(a.reshape(shape(2, 3, 4)), no, a.reshape(shape(2, 3, 4)), yes);
@@ -131,7 +157,7 @@ struct Calls {
 constexpr bool runs_on_paper() {
   Ledger ledger;
   Calls{}.operator()<Meta>(ledger);
-  return ledger.live() == 0 && ledger.flops_forward() == 4 * 240 + 30 + 9 * 30 + 2 * 2 * 3 * 3 * 4;
+  return ledger.live() == 0 && ledger.flops_forward() == 5 * 240 + 30 + 9 * 30 + 14 * 24 + 2 * 2 * 3 * 3 * 4;
 }
 static_assert(runs_on_paper());
 
@@ -158,6 +184,13 @@ TEST_CASE("bias and gelu in one pass are bias and gelu one after the other") {
   check_epilogues<float>();
   check_epilogues<bf16>();
   check_epilogues<f16>();
+}
+
+TEST_CASE("a product times gelu's derivative in one pass is one after the other") {
+  check_gelu_vjp<double>();
+  check_gelu_vjp<float>();
+  check_gelu_vjp<bf16>();
+  check_gelu_vjp<f16>();
 }
 
 TEST_CASE("the gradients of a product are products") {
@@ -313,6 +346,10 @@ void check_primitive() {
     run({.c = c.data(), .write = Write::accumulate});
     check_product(c, a, ta, b, tb, [&](Size i, Size j) { return element(before, no, i, j); });
     auto y = laws::copy<R>(before);
+    run({.c = c.data(), .before = before.data(), .form = GeluForm::tanh});
+    auto product = laws::copy<R>(before);
+    run({.c = product.data()});
+    CHECK(laws::same_bits(c, ops::gelu_vjp(before, GeluForm::tanh, product)));
     run({.c = c.data(), .bias = bias.data(), .activated = y.data(), .form = GeluForm::tanh});
     check_product(c, a, ta, b, tb, [&](Size, Size j) { return static_cast<double>(bias.data()[j]); });
     CHECK(laws::same_bits(y, ops::gelu(c, GeluForm::tanh)));
@@ -365,6 +402,10 @@ TEST_CASE("products of shapes that do not fit are an error sentence") {
   CHECK_THROWS_WITH_AS(ops::matmul_bias_gelu(a, yes, b, no, bias, GeluForm::tanh),
                        "dspp: matmul_bias_gelu needs a bias of shape [5], but it is [2]. Give one that fits the "
                        "product.",
+                       Error);
+  CHECK_THROWS_WITH_AS(ops::matmul_gelu_vjp(a, yes, b, no, b, GeluForm::tanh),
+                       "dspp: matmul_gelu_vjp needs an argument of gelu of shape [3, 5], but it is [2, 5]. Give one "
+                       "that fits the product.",
                        Error);
   CHECK_THROWS_WITH_AS(ops::matmul_into(b, Write::overwrite, a, yes, b, no),
                        "dspp: matmul_into needs a destination of shape [3, 5], but it is [2, 5]. Give one that fits "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/rms_norm.hpp>
 
 #include <laws/vjp.hpp>
@@ -14,9 +15,10 @@ using Row = Tensor<T, 1, Cpu>;
 
 template <class T>
 Tensor<double, 2, Cpu> vjp(const Tensor<T, 2, Cpu>& x, const Row<T>& gamma, const Tensor<T, 2, Cpu>& dy,
-                           const Row<double>& into) {
+                           const Row<double>& into, const Tensor<T, 2, Cpu>& earlier = Tensor<T, 2, Cpu>()) {
   const auto forward = ops::rms_norm(x, gamma, 1e-5);
-  return laws::copy(ops::rms_norm_vjp(x, gamma, forward.inverse_root, laws::copy<T>(dy), into, Write::overwrite));
+  return laws::copy(
+      ops::rms_norm_vjp(x, gamma, forward.inverse_root, laws::copy<T>(dy), into, Write::overwrite, earlier));
 }
 
 /// The forward and backward pass in T against f64 of the same inputs, as layer_norm's.
@@ -35,6 +37,23 @@ void check_precision(double roundings) {
   laws::check_close(got, expected, roundings * laws::rounding<float>);
 }
 
+/// dx + earlier in T against f64, as layer_norm's.
+template <class T>
+void check_sum(double roundings) {
+  Pool pool;
+  const Size rows = 50, n = 100;
+  const auto x = laws::random<T>(shape(rows, n), pool, 1, 2.0), dy = laws::random<T>(shape(rows, n), pool, 2);
+  const auto gamma = laws::random<T>(shape(n), pool, 3), earlier = laws::random<T>(shape(rows, n), pool, 5);
+  const auto into = [&] { return Row<double>::zeros(shape(n), pool); };
+  const Row<double> got = into(), alone = into();
+  const auto sum = vjp(laws::copy(x), laws::copy(gamma), laws::copy(dy), into());
+  ops::add_into(sum, laws::copy(earlier));
+  const double compute = roundings * laws::rounding<Compute<T>>;
+  laws::check_close(vjp(x, gamma, dy, got, earlier), sum, compute + (sizeof(T) == 2 ? laws::rounding<T> : 0), 0.1);
+  vjp(x, gamma, dy, alone);
+  CHECK(laws::same_bits(got, alone));
+}
+
 struct Calls {
   template <class D>
   constexpr void operator()(Memory<D>& memory) const {
@@ -42,7 +61,8 @@ struct Calls {
     const auto gamma = Tensor<bf16, 1, D>::zeros(shape(8), memory, Category::parameters);
     const auto gradient = Tensor<float, 1, D>::zeros(shape(8), memory, Category::gradients);
     auto forward = ops::rms_norm(x, gamma, 1e-5);
-    const auto dx = ops::rms_norm_vjp(x, gamma, forward.inverse_root, std::move(forward.y), gradient, Write::overwrite);
+    auto dx = ops::rms_norm_vjp(x, gamma, forward.inverse_root, std::move(forward.y), gradient, Write::overwrite);
+    const auto sum = ops::rms_norm_vjp(x, gamma, forward.inverse_root, x, gradient, Write::overwrite, std::move(dx));
   }
 };
 
@@ -52,7 +72,7 @@ constexpr bool runs_on_paper() {
   // 200 rows in pieces of 16: 13 pieces of 8 floats.
   return ledger.live() == 0 && ledger.peak_by_category()[Category::workspace] == round_up(13 * 8 * 4, 64) &&
          ledger.peak_by_category()[Category::activations] == 2 * (4 * 50 * 8 * 2) + round_up(200 * 4, 64) &&
-         ledger.flops_forward() == 15.0 * 4 * 50 * 8;
+         ledger.flops_forward() == (4.0 + 11 + 12) * 4 * 50 * 8;
 }
 static_assert(runs_on_paper());
 
@@ -92,6 +112,13 @@ TEST_CASE("rms_norm in f32, bf16 and f16 follows f64") {
   check_precision<f16>(200);
 }
 
+TEST_CASE("rms_norm_vjp adds dx to an earlier gradient and rounds once") {
+  check_sum<double>(200);
+  check_sum<float>(200);
+  check_sum<bf16>(200);
+  check_sum<f16>(200);
+}
+
 TEST_CASE("rms_norm's dgamma is accumulated with Write::accumulate") {
   Pool pool;
   const auto x = laws::random<double>(shape(40, 6), pool, 6), dy = laws::random<double>(shape(40, 6), pool, 7);
@@ -111,10 +138,13 @@ TEST_CASE("rms_norm_vjp works in place when it may, with the same bits on any nu
     const auto gamma = laws::random<T>(shape(40), pool, 11);
     const auto forward = ops::rms_norm(x, gamma, 1e-5);
     auto dgamma = Row<float>::zeros(shape(40), pool);
-    const auto op = [&](Tensor<T, 2, Cpu> d) {
-      return ops::rms_norm_vjp(x, gamma, forward.inverse_root, std::move(d), dgamma, Write::overwrite);
+    const auto op = [&](Tensor<T, 2, Cpu> d, Tensor<T, 2, Cpu> earlier = {}) {
+      return ops::rms_norm_vjp(x, gamma, forward.inverse_root, std::move(d), dgamma, Write::overwrite,
+                               std::move(earlier));
     };
     laws::check_in_place(dy, op);
+    laws::check_in_place_of_two(dy, laws::random<T>(dy.shape(), pool, 12), op);
+    laws::check_threads([&] { return op(dy, x); });
     laws::check_threads([&] { return op(dy); });
     laws::check_threads([&] {
       op(dy);
@@ -146,4 +176,9 @@ TEST_CASE("an argument that does not fit rms_norm is an error with its name") {
                        "dspp: rms_norm_vjp needs an inverse root of 2 elements, but it has 3. Give one that fits the "
                        "other arguments.",
                        Error);
+  CHECK_THROWS_WITH_AS(
+      ops::rms_norm_vjp(x, three, two, x, three, Write::overwrite, laws::random<float>(shape(3, 2), pool, 15)),
+      "dspp: rms_norm_vjp needs two tensors of one shape, but they are [2, 3] and [3, 2]. Reshape or "
+      "broadcast one of them first.",
+      Error);
 }

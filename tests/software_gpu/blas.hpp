@@ -28,7 +28,7 @@ inline void set_element_at(void* x, ElementType type, std::int64_t i, float valu
 /// p: a gpu::BlasProduct, operands: a gpu::BlasOperands.
 template <class Product, class Operands>
 cudaError_t blas_multiply(Stream* stream, const Product& p, const Operands& operands) {
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cublasLtMatmul")) return cudaErrorLaunchFailure;
   const bool known = (p.operands == ElementType::f32 && p.result == ElementType::f32) ||
                      ((p.operands == ElementType::bf16 || p.operands == ElementType::f16) &&
                       (p.result == p.operands || p.result == ElementType::f32));
@@ -43,9 +43,9 @@ cudaError_t blas_multiply(Stream* stream, const Product& p, const Operands& oper
       (operands.workspace == nullptr) != (p.workspace_bytes == 0) ||
       reinterpret_cast<std::uintptr_t>(operands.workspace) % 256 != 0)
     return cudaErrorInvalidValue;
-  if (p.has_gelu &&
-      (!p.has_bias || p.batch != 1 || p.result != p.operands || p.result == ElementType::f32 || p.ld_result % 8 != 0 ||
-       p.alignment != 16 || operands.before == nullptr || !aligned(operands.before)))
+  if (p.has_before() && (p.has_bias != p.has_gelu || p.accumulates || p.batch != 1 || p.result != p.operands ||
+                         p.result == ElementType::f32 || p.ld_result % 8 != 0 || p.alignment != 16 ||
+                         operands.before == nullptr || !aligned(operands.before)))
     return cudaErrorInvalidValue;
   issue(stream, [=] {
     const auto [first, second, bias, result, before, workspace] = operands;
@@ -62,6 +62,7 @@ cudaError_t blas_multiply(Stream* stream, const Product& p, const Operands& oper
           const std::int64_t place = at * p.stride_result + j * p.ld_result + i;
           if (p.accumulates) sum += element_at(result, p.result, place);
           if (p.has_bias) sum += element_at(bias, p.result, i);
+          if (p.has_gelu_vjp) sum *= pointwise::GeluTanh{}.derivative(element_at(before, p.result, place));
           if (p.has_gelu) {
             set_element_at(before, p.result, place, sum);
             sum = pointwise::GeluTanh{}(sum);

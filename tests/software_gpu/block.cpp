@@ -2,11 +2,16 @@
 #include <software_gpu/block.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -59,12 +64,13 @@ struct State {
     unsigned char bytes[32];
   };
   std::vector<Shared> shared;
-  std::mt19937 random{1};
+  std::mt19937 random{first_seed()};
+  unsigned times_seeded = 0;
   std::uint8_t places[8][256];  // by kind, lane and element
   bool has_places = false;
 };
+State only;
 State& state() {
-  static State only;
   return only;
 }
 
@@ -272,8 +278,42 @@ void leave_out_waits_for_copies(bool out) {
   state().waits_left_out = out;
 }
 
+unsigned number_of_environment(const char* name, unsigned otherwise) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr) return otherwise;
+  const std::string_view all = text;
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), number);
+  if (error != std::errc() || end != all.data() + all.size())
+    fail(ErrorCode::usage, std::string("dspp: ") + name + " needs a number below 2^32, but got '" + text +
+                               "'. Write one, or leave it out.");
+  return number;
+}
+
+unsigned first_seed() {
+  static const unsigned number = number_of_environment("DSPP_GPU_SEED", 1);
+  return number;
+}
+
+namespace {
+std::atomic<unsigned>& last_seed() {
+  static std::atomic<unsigned> number{first_seed()};
+  return number;
+}
+}  // namespace
+
 void seed(unsigned number) {
+  last_seed() = number;
+  ++state().times_seeded;
   state().random.seed(number);
+}
+
+unsigned current_seed() {
+  return last_seed();
+}
+
+unsigned times_seeded() {
+  return state().times_seeded;
 }
 
 unsigned random_below(unsigned bound) {

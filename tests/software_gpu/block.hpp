@@ -4,6 +4,10 @@
 /// Blocks, the warps of a block and the lanes of a warp run in random orders (seeded), warps also in turns that end at
 /// any barrier of theirs, so that what is right only by
 /// the luck of an order becomes wrong: a missing __syncthreads, a result that depends on which block ends first.
+///
+/// All orders, those of the streams, too, are drawn from one sequence, in the order of the calls. Where one thread of
+/// the host calls, a seed gives the same orders again. Where ranks are threads, it also depends on when the system runs
+/// them: a seed that failed may have to be tried several times.
 #pragma once
 
 #include <cstddef>
@@ -86,8 +90,17 @@ void leave_out_barrier(int number);
 /// __pipeline_wait_prior waits for nothing: copies that it should wait for are never done.
 void leave_out_waits_for_copies(bool out);
 
+/// A number in the environment, or `otherwise` where it is not set.
+///
+/// Throws   Error(usage) for anything but a number below 2^32
+unsigned number_of_environment(const char* name, unsigned otherwise);
+/// DSPP_GPU_SEED in the environment, or 1: the seed with which a process begins, and each of its test cases.
+unsigned first_seed();
 /// The orders of all later blocks and streams.
 void seed(unsigned number);
+/// What seed() was last given.
+unsigned current_seed();
+unsigned times_seeded();
 unsigned random_below(unsigned bound);
 
 }  // namespace dspp::software_gpu

@@ -56,6 +56,7 @@ struct Device {
   std::vector<Stream*> streams{&null_stream};
   std::map<Event*, std::shared_ptr<bool>> events;
   int fails_after = 0, calls = 0, failing_call = 0, gpus = 1, opened = 0;
+  const char* failed_call = "";
   std::map<const void*, std::size_t> shared_bytes;  // that kernels may have
 };
 
@@ -138,7 +139,9 @@ bool step(Stream& wanted) {
           "dspp: a stream of the GPU in software needs an event that is never recorded. Record it first.");
   if (may.empty()) return false;
   static bool by_rank = false;
-  if (random_below(32) == 0) {
+  static unsigned seeded = 0;
+  if (random_below(32) == 0 || seeded != times_seeded()) {
+    seeded = times_seeded();
     by_rank = random_below(2) == 0;
     for (Stream* other : device().streams) other->rank = random_below(1000);
   }
@@ -240,6 +243,7 @@ bool launch_fails() {
 int fail_call(int number) {
   const auto mine = turn();
   device().failing_call = number;
+  if (number > 0) device().failed_call = "";
   return std::exchange(device().calls, 0);
 }
 namespace {
@@ -250,9 +254,20 @@ int leave_out_wait(int number) {
   left_out_wait = number;
   return std::exchange(waits, 0);
 }
-bool call_fails() {
+bool call_fails(const char* name) {
   const auto mine = turn();
-  return ++device().calls == device().failing_call;
+  if (++device().calls != device().failing_call) return false;
+  device().failed_call = name;
+  return true;
+}
+const char* failed_call() {
+  const auto mine = turn();
+  return device().failed_call;
+}
+Live live() {
+  const auto mine = turn();
+  const Device& d = device();
+  return {static_cast<int>(d.live.size()), static_cast<int>(d.streams.size()) - 1, static_cast<int>(d.events.size())};
 }
 
 }  // namespace dspp::software_gpu
@@ -277,36 +292,42 @@ cudaError_t cudaGetLastError() {
 }
 
 cudaError_t cudaGetDevice(int* gpu) {
+  if (call_fails("cudaGetDevice")) return cudaErrorLaunchFailure;
   *gpu = current_gpu;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   const auto mine = turn();
+  if (call_fails("cudaGetDeviceCount")) return cudaErrorLaunchFailure;
   *count = device().gpus;
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int gpu) {
   const auto mine = turn();
+  if (call_fails("cudaSetDevice")) return cudaErrorLaunchFailure;
   if (gpu < 0 || gpu >= device().gpus) return cudaErrorInvalidDevice;
   current_gpu = gpu;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int gpu) {
+  if (call_fails("cudaDeviceGetPCIBusId")) return cudaErrorLaunchFailure;
   std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", static_cast<unsigned>(gpu + 1));
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  if (call_fails("cudaDeviceGetAttribute")) return cudaErrorLaunchFailure;
   *value = attribute == cudaDevAttrPageableMemoryAccess ? 0 : 227 * 1024;
   return cudaSuccess;
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
-  if (value > 227 * 1024) return cudaErrorInvalidValue;
   const auto mine = turn();
+  if (call_fails("cudaFuncSetAttribute")) return cudaErrorLaunchFailure;
+  if (value > 227 * 1024) return cudaErrorInvalidValue;
   device().shared_bytes[kernel] = static_cast<std::size_t>(value);
   return cudaSuccess;
 }
@@ -316,7 +337,7 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   const auto mine = turn();
   Device& d = device();
   const std::size_t whole = page + round_to_page(bytes) + page;
-  if (call_fails() || bytes > d.limit || d.used + whole > arena_bytes) return cudaErrorMemoryAllocation;
+  if (call_fails("cudaMalloc") || bytes > d.limit || d.used + whole > arena_bytes) return cudaErrorMemoryAllocation;
   d.limit -= bytes;
   char* const start = d.base + d.used;
   d.used += whole;
@@ -325,6 +346,14 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   std::memset(start + page, poison, bytes);
   d.live[start + page] = bytes;
   *to = start + page;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const auto mine = turn();
+  if (call_fails()) return cudaErrorLaunchFailure;
+  *total = arena_bytes;
+  *free = std::min(device().limit, arena_bytes - device().used);
   return cudaSuccess;
 }
 
@@ -362,7 +391,7 @@ cudaError_t cudaFree(void* memory) {
 // From the host, the bytes are taken at the call, as of pageable memory; to the host they come when the stream gets
 // there.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaMemcpyAsync")) return cudaErrorLaunchFailure;
   if (bytes == 0) return cudaSuccess;
   if (is_device_memory(to) != (kind != cudaMemcpyDeviceToHost) ||
       is_device_memory(from) != (kind != cudaMemcpyHostToDevice))
@@ -377,14 +406,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream) {
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaMemsetAsync")) return cudaErrorLaunchFailure;
   issue(stream, [to, byte, bytes] { std::memset(to, byte, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   const auto mine = turn();
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaStreamCreate")) return cudaErrorLaunchFailure;
   *stream = new Stream;
   (*stream)->gpu = current_gpu;
   device().streams.push_back(*stream);
@@ -400,14 +429,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaStreamSynchronize")) return cudaErrorLaunchFailure;
   drain(stream_or_null(stream));
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const auto mine = turn();
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaStreamQuery")) return cudaErrorLaunchFailure;
   Stream& s = stream_or_null(stream);
   if (s.queue.empty()) return cudaSuccess;
   if (all_wait()) return cudaErrorNotReady;
@@ -439,7 +468,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const auto mine = turn();
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaEventCreateWithFlags")) return cudaErrorLaunchFailure;
   *event = new Event;
   device().events[*event] = std::make_shared<bool>(true);
   return cudaSuccess;
@@ -455,7 +484,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 // Each record is an occurrence of its own: a wait is for the last one before it.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto mine = turn();
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaEventRecord")) return cudaErrorLaunchFailure;
   auto occurrence = std::make_shared<bool>(false);
   device().events[event] = occurrence;
   stream_or_null(stream).queue.push_back({nullptr, occurrence, nullptr});
@@ -464,7 +493,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const auto mine = turn();
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaStreamWaitEvent")) return cudaErrorLaunchFailure;
   if (++waits == left_out_wait) return cudaSuccess;
   stream_or_null(stream).queue.push_back({nullptr, nullptr, device().events[event]});
   return cudaSuccess;

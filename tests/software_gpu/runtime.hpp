@@ -35,13 +35,21 @@ void fail_launch(int number);
 /// The n-th next call that can fail does, an allocation with cudaErrorMemoryAllocation and others with
 /// cudaErrorLaunchFailure; 0: none. Returns the calls since the last time it was asked.
 int fail_call(int number);
+/// The name of the call that failed since a failure was last asked for, or "".
+const char* failed_call();
 /// Of this thread, the n-th next wait of a stream for an event does nothing; 0: all wait. Returns the thread's waits
 /// since the last time it was asked.
 int leave_out_wait(int number);
 /// Bytes that can be allocated from now on.
 void limit_memory(std::size_t bytes);
 bool launch_fails();
-bool call_fails();
+bool call_fails(const char* name);
+/// What was made and not yet ended.
+struct Live {
+  int allocations = 0, streams = 0, events = 0;
+  bool operator==(const Live&) const = default;
+};
+Live live();
 /// Whether a kernel may have so much shared memory: what cudaFuncSetAttribute gave it, else 32 KiB. A GPU gives 48 KiB
 /// less the kernel's own arrays, whose size is not known here.
 bool may_share(const void* kernel, std::size_t bytes);
@@ -78,6 +86,15 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 cudaError_t cudaMalloc(void** to, std::size_t bytes);
 /// Throws   Error(state) if the memory beside the allocation was written
 cudaError_t cudaFree(void* memory);
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+/// As CUDA may, it allocates at once.
+inline cudaError_t cudaMallocAsync(void** to, std::size_t bytes, cudaStream_t) {
+  return cudaMalloc(to, bytes);
+}
+/// It waits for all streams; CUDA's does not.
+inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
+  return cudaFree(memory);
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
@@ -91,6 +108,15 @@ cudaError_t cudaEventCreate(cudaEvent_t* event);
 inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+/// It waits for all streams; CUDA's does not.
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cudaDeviceSynchronize();
+}
+/// 1 ms: there is no time here.
+inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = 1;
+  return cudaEventQuery(begin) == cudaSuccess ? cudaEventQuery(end) : cudaErrorNotReady;
+}
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
@@ -105,7 +131,7 @@ struct cudaLaunchConfig_t {
 template <class... P>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), P... arguments) {
   const unsigned threads = c->blockDim.x * c->blockDim.y * c->blockDim.z;
-  if (dspp::software_gpu::call_fails()) return cudaErrorLaunchFailure;
+  if (dspp::software_gpu::call_fails("cudaLaunchKernelEx")) return cudaErrorLaunchFailure;
   if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || threads == 0 || threads > 1024 ||
       !dspp::software_gpu::may_share(reinterpret_cast<const void*>(kernel), c->dynamicSmemBytes))
     return cudaErrorInvalidConfiguration;

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 
 #include <kernels/column_sum.cuh>
 #include <kernels/cross_entropy.cuh>
@@ -16,6 +17,7 @@
 #include <kernels/transpose.cuh>
 
 #include <laws/device_array.hpp>
+#include <laws/device_schedules.hpp>
 
 using namespace dspp;
 using laws::DeviceArray;
@@ -67,6 +69,12 @@ __global__ void write_at(float* y, Size i) {
 __global__ void count_and_share(float* y) {
   const float total = static_cast<float>(atomicAdd(reinterpret_cast<int*>(y), 1));
   y[1 + blockIdx.x * blockDim.x + threadIdx.x] = __shfl_sync(0xffffffffu, total, 7);
+}
+
+/// y[i] = how many warps came before the one of thread i
+__global__ void count_warps(int* y, int* count) {
+  const int before = threadIdx.x % 32 == 0 ? atomicAdd(count, 1) : 0;
+  y[blockIdx.x * blockDim.x + threadIdx.x] = __shfl_sync(0xffffffffu, before, 0);
 }
 
 __global__ void fill(float* y, float value) {
@@ -139,12 +147,14 @@ TEST_CASE("The GPU in software finds the __syncthreads of a transpose or of a co
 TEST_CASE("The GPU in software finds what a norm's backward pass and cross-entropy need") {
   std::mt19937 random(4);
   const Size rows = 700, n = 600;  // blocks of two rows, several rows each
-  const auto x = laws::normals<float>(rows * n, random), dy = laws::normals<float>(rows * n, random);
-  const DeviceArray<float> d_x(x), d_dy(dy), gamma(std::vector<float>(n, 1.0f)), dx(rows * n), dgamma(n);
+  const auto x = laws::normals<float>(rows * n, random), dy = laws::normals<float>(rows * n, random),
+             earlier = laws::normals<float>(rows * n, random);
+  const DeviceArray<float> d_x(x), d_dy(dy), d_earlier(earlier), gamma(std::vector<float>(n, 1.0f)), dx(rows * n),
+      dgamma(n);
   const DeviceArray<float> inverse(std::vector<float>(rows, 1.0f)), scratch(gpu::rms_norm_scratch(rows, n));
   const auto backward = [&] {
     const laws::TestStream stream;
-    gpu::rms_norm_backward<float, float>(stream, rows, n, dx, d_dy, d_x, gamma, inverse, scratch, dgamma,
+    gpu::rms_norm_backward<float, float>(stream, rows, n, dx, d_dy, d_x, d_earlier, gamma, inverse, scratch, dgamma,
                                          Write::overwrite);
     const auto got = dgamma.read(stream), got_dx = dx.read(stream);
     laws::Worst worst;
@@ -158,7 +168,7 @@ TEST_CASE("The GPU in software finds what a norm's backward pass and cross-entro
       for (Size j = 0; j < n; ++j)
         projection += static_cast<double>(x[i * n + j]) * static_cast<double>(dy[i * n + j]) / n;
       for (Size j = 0; j < n; ++j)
-        worst.add(laws::difference(got_dx[i * n + j], dy[i * n + j] - x[i * n + j] * projection));
+        worst.add(laws::difference(got_dx[i * n + j], earlier[i * n + j] + dy[i * n + j] - x[i * n + j] * projection));
     }
     return worst.value();
   };
@@ -345,6 +355,56 @@ TEST_CASE("Streams of the GPU in software need their events") {
     }
   CHECK(wrong_with == 0);
   CHECK(wrong_without > 5);
+}
+
+TEST_CASE("A seed of the GPU in software gives the orders of blocks, warps and streams again") {
+  const auto orders = [](unsigned seed) {
+    software_gpu::seed(seed);
+    const laws::TestStream streams[] = {{}, {}, {}};
+    const DeviceArray<int> y(40 * 64), count(std::vector<int>(1, 0));
+    for (int i = 0; i < 8; ++i)
+      for (const auto& stream : streams) gpu::launch({"count"}, count_warps, Size{40}, {64}, stream, y, count);
+    for (const auto& stream : streams) cudaStreamSynchronize(stream);
+    return y.read(nullptr);
+  };
+  for (unsigned seed = 0; seed < 5; ++seed) {
+    CHECK(orders(seed) == orders(seed));
+    CHECK(orders(seed) != orders(seed + 1));
+  }
+}
+
+TEST_CASE("fails from the seed 9 on" * doctest::skip()) {  // run by the next one
+  laws::under_schedules([] { CHECK(software_gpu::current_seed() < 9); });
+}
+
+TEST_CASE("A test on the GPU in software that fails prints its seed, which the environment gives") {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const auto printed = [&](const char* environment) {
+    std::fflush(nullptr);
+    FILE* const child =
+        popen((environment + (" '" + self + "'") + " --no-skip '--test-case=fails from*' 2>&1").c_str(), "r");
+    REQUIRE(child != nullptr);
+    std::string text;
+    for (int c = 0; (c = std::fgetc(child)) != EOF;) text += static_cast<char>(c);
+    return std::to_string(pclose(child) != 0) + text;
+  };
+  const auto count = [](const std::string& text, const std::string& what) {
+    int times = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
+    return times;
+  };
+  const std::string from_7 = printed("DSPP_GPU_SEED=7");
+  CHECK(from_7[0] == '1');
+  CHECK(count(from_7, "software GPU: DSPP_GPU_SEED=9\n") == 1);
+  CHECK(count(from_7, "software GPU") == 1);
+  CHECK(count(from_7, "ERROR: CHECK(") == 18);
+  CHECK(count(printed("DSPP_GPU_SEED=9 DSPP_GPU_SCHEDULES=1"), "software GPU: DSPP_GPU_SEED=9\n") == 1);
+  const std::string passes = printed("DSPP_GPU_SEED=7 DSPP_GPU_SCHEDULES=2");
+  CHECK(passes[0] == '0');
+  CHECK(count(passes, "software GPU") == 0);
+  const std::string wrong = printed("DSPP_GPU_SEED=x");
+  CHECK(wrong[0] == '1');
+  CHECK(count(wrong, "dspp: DSPP_GPU_SEED needs a number below 2^32, but got 'x'. Write one, or leave it out.") == 1);
 }
 
 TEST_CASE("A launch and an allocation fail where a test asks for it") {

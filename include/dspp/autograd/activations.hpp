@@ -2,6 +2,7 @@
 /// Pointwise non-linear functions and softmax on Variables.
 #pragma once
 
+#include <dspp/autograd/gelu.hpp>
 #include <dspp/autograd/pointwise.hpp>
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/softmax.hpp>
@@ -10,16 +11,6 @@
 #include <dspp/placement/rules.hpp>
 
 namespace dspp {
-
-/// x Phi(x), by erf or by the tanh formula (GPT-2's). Hendrycks and Gimpel 2016, arXiv:1606.08415.
-///
-/// Placement   any finished one, kept
-/// Memory      keeps x
-template <class T, int Rank, Device D, class W>
-constexpr auto gelu(const Variable<T, Rank, D, W>& x, GeluForm form = GeluForm::tanh) {
-  if (form == GeluForm::exact) return detail::pointwise(pointwise::GeluExact{}, x);
-  return detail::pointwise(pointwise::GeluTanh{}, x);
-}
 
 /// max(x, 0). Placement, Memory as gelu.
 template <class T, int Rank, Device D, class W>

@@ -12,6 +12,7 @@
 #include <dspp/autograd/value_kind.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
+#include <dspp/ops/gelu_form.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -26,6 +27,15 @@ struct Slot {
   const void* tape = nullptr;
 
   constexpr bool takes_gradient() const { return number != none; }
+};
+
+/// What the derivative of y = gelu(x) needs: x, as y lies, and its slot.
+template <Device D>
+struct GeluArgument {
+  Slot slot;
+  GeluForm form = GeluForm::exact;
+  Storage<Memory<D>> storage;
+  Size offset = 0;
 };
 
 /// Records operations and runs their backwards. Several may exist at once (pipelines, recompute).
@@ -102,6 +112,19 @@ class Tape {
   template <class T, int Rank, class Backward>
   constexpr void record(Slot output, const Shape<Rank>& shape, Backward&& backward);
 
+  /// The same for y = gelu(x), with a backward that is a GeluArgument: a product that computes a gradient of y may give
+  /// x's in its place.
+  template <class T, int Rank, class Backward>
+  constexpr void record_gelu(Slot output, const Shape<Rank>& shape, Backward&& backward);
+
+  /// Of the result of a gelu that is waiting for gradients; else null.
+  constexpr const GeluArgument<D>* gelu_of(Slot slot) const {
+    if (slot.number < 0) return nullptr;
+    check_pass(slot);
+    const auto i = static_cast<std::size_t>(slot.number);
+    return i < gradients_.size() && !gradients_[i].closed ? gradients_[i].gelu : nullptr;
+  }
+
   /// Records `backward(tape)`, always called: a boundary.
   template <class Backward>
   constexpr void record_boundary(Backward&& backward);
@@ -137,6 +160,7 @@ class Tape {
     Storage<Memory<D>> storage;
     Size offset = 0;
     bool closed = false;
+    const GeluArgument<D>* gelu = nullptr;  // in the node, which lives until this is closed
   };
 
   constexpr void check_pass(const Slot& slot) const {
@@ -301,6 +325,15 @@ template <class T, int Rank, class Backward>
 constexpr void Tape<D>::record(Slot output, const Shape<Rank>& shape, Backward&& backward) {
   if (output.number >= 0 && recording())
     push(new OutputNode<T, Rank, std::remove_cvref_t<Backward>>(output, shape, std::move(backward)));
+}
+
+template <Device D>
+template <class T, int Rank, class Backward>
+constexpr void Tape<D>::record_gelu(Slot output, const Shape<Rank>& shape, Backward&& backward) {
+  if (output.number < 0 || !recording()) return;
+  auto* const node = new OutputNode<T, Rank, std::remove_cvref_t<Backward>>(output, shape, std::move(backward));
+  push(node);
+  gradient_of(output).gelu = &node->backward;
 }
 
 template <Device D>

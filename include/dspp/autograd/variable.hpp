@@ -170,6 +170,11 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   constexpr void on_backward(Backward&& backward) const {
     tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
   }
+  /// The same for the result of a gelu: see Tape::record_gelu.
+  template <class Backward>
+  constexpr void on_backward_of_gelu(Backward&& backward) const {
+    tape_->template record_gelu<T, Rank>(slot_, value_.shape(), std::move(backward));
+  }
 
  private:
   /// Shows the value to the FiniteProbe, if any.

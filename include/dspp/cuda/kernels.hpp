@@ -297,8 +297,9 @@ struct Kernel<kernels::LayerNorm<T>, Cuda> {
 template <class T, class G>
 struct Kernel<kernels::LayerNormVjp<T, G>, Cuda> {
   static constexpr Size scratch_count(Size rows, Size n) { return gpu::layer_norm_scratch(rows, n); }
-  static void run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
-                  const float* rstd, float* scratch, G* dgamma, Write write_gamma, G* dbeta, Write write_beta);
+  static void run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma,
+                  const float* mean, const float* rstd, float* scratch, G* dgamma, Write write_gamma, G* dbeta,
+                  Write write_beta);
 };
 template <class T>
 struct Kernel<kernels::RmsNorm<T>, Cuda> {
@@ -308,7 +309,7 @@ struct Kernel<kernels::RmsNorm<T>, Cuda> {
 template <class T, class G>
 struct Kernel<kernels::RmsNormVjp<T, G>, Cuda> {
   static constexpr Size scratch_count(Size rows, Size n) { return gpu::rms_norm_scratch(rows, n); }
-  static void run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,
+  static void run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma,
                   const float* inverse_root, float* scratch, G* dgamma, Write write);
 };
 template <class T>

@@ -40,7 +40,7 @@ class CudaWatcher {
 /// ranks that share it.
 ///
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
-/// (kernels/blas.cuh) and CUDA's context take is not counted.
+/// (kernels/blas.cuh) and CUDA's context take, and what measures a product for a moment, is not counted.
 ///
 /// Throws   Error(usage) where CUDA opens no GPU, Error(state) with CUDA's word if a later call fails
 ///
@@ -67,6 +67,9 @@ class CudaMemory final : public MemorySource {
   /// Throws   what a check of theirs found
   void to_host(void* host, const std::byte* from, Size bytes);
 
+  /// Waits for the same, without looking for faults.
+  void synchronize();
+
   /// Registers a check, whose kernel writes a CudaFault of that number if it finds one; `sentence` then throws.
   std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
 
@@ -90,7 +93,6 @@ class CudaMemory final : public MemorySource {
 
  private:
   void close() noexcept;
-  void synchronize();
   void free_later() noexcept;
 
   void *stream_ = nullptr, *communication_stream_ = nullptr;

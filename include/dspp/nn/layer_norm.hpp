@@ -9,16 +9,17 @@
 namespace dspp {
 
 namespace detail {
-/// The backward of a LayerNorm: the same for every policy of an element type.
+/// The backward of a LayerNorm: the same for every policy of an element type. It adds dx to the gradient that x has.
 template <class T, int Rank, Device D>
 constexpr auto layer_norm_backward(const Parameter<T, 1, D>& weight, const Parameter<T, 1, D>& bias, Slot slot,
                                    const Tensor<T, Rank, D>& x, Tensor<Compute<T>, 1, D> mean,
                                    Tensor<Compute<T>, 1, D> rstd) {
   return
       [&weight, &bias, slot, x, mean = std::move(mean), rstd = std::move(rstd)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-        Tensor<T, Rank, D> dx;
+        Tensor<T, Rank, D> earlier = tape.template take<T>(slot, x.shape()), dx;
         weight.accumulate_with(bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
-          dx = ops::layer_norm_vjp(x, weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta, how_beta);
+          dx = ops::layer_norm_vjp(x, weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta, how_beta,
+                                   std::move(earlier));
         });
         tape.give(slot, std::move(dx));
       };

@@ -2,6 +2,7 @@
 /// The linear layer: y = x W^T + b.
 #pragma once
 
+#include <dspp/autograd/gelu.hpp>
 #include <dspp/nn/layer.hpp>
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/arithmetic.hpp>
@@ -197,6 +198,20 @@ constexpr void accumulate_rows(const Parameter<T, 2, D>& bias, const Tensor<T, 2
       [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(bias.shape().count())), how, dy_rows); });
 }
 
+/// Gives dy W to x; where x is gelu(pre), to pre what that gives, in the product's pass.
+template <class T, int Rank, Device D>
+constexpr void give_gradient(Tape<D>& tape, Slot x, const Shape<Rank>& shape, const Tensor<T, 2, D>& dy,
+                             const Tensor<T, 2, D>& weight) {
+  const GeluArgument<D>* const gelu = tape.gelu_of(x);
+  if (gelu == nullptr) {
+    tape.give(x, ops::matmul(dy, Transpose::no, weight, Transpose::no).reshape(shape));
+    return;
+  }
+  if (!gelu->slot.takes_gradient()) return;
+  const auto pre = Tensor<T, 2, D>::view(gelu->storage, gelu->offset, dspp::shape(dy[0], weight[1]));
+  tape.give(gelu->slot, ops::matmul_gelu_vjp(dy, Transpose::no, weight, Transpose::no, pre, gelu->form).reshape(shape));
+}
+
 /// Its backward. `kept(tape)` is the value of x.
 template <class T, int Rank, Device D, class Keep>
 constexpr auto linear_backward(const Parameter<T, 3, D>& weight, const Parameter<T, 2, D>* bias, Slot slot,
@@ -210,8 +225,7 @@ constexpr auto linear_backward(const Parameter<T, 3, D>& weight, const Parameter
     };
     if (!weight.is_frozen()) weight.accumulate(write);
     if (bias) accumulate_rows(*bias, dy_rows);
-    if (slot.takes_gradient())
-      tape.give(slot, ops::matmul(dy_rows, Transpose::no, matrix_of(weight), Transpose::no).reshape(shape));
+    if (slot.takes_gradient()) give_gradient(tape, slot, shape, dy_rows, matrix_of(weight));
   };
 }
 
@@ -258,18 +272,14 @@ constexpr auto Linear<P>::affine_gelu(const X& x, GeluForm form, Keep keep) cons
   check_whole_over_cp<typename X::Placement, -1, X::rank>();
   const ParameterOf<P, 2>* const added = has_bias ? &bias : nullptr;
   auto both = detail::linear_gelu(x.value(), weight, added, form);
-  InState<X, State> y(std::move(both.y), x);
-  if (!x.tape().recording()) return y;
+  if (!x.tape().recording()) return InState<X, State>(std::move(both.y), x);
   weight.register_use(x);
   if (added) added->register_use(x);
-  using Gradient = Tensor<ElementOf<P>, X::rank, DeviceOf<P>>;
-  y.on_backward([pre = std::move(both.pre), form,
-                 of_product = detail::linear_backward(weight, added, x.slot(), x.shape(), std::move(keep))](
-                    Tape<DeviceOf<P>>& tape, Gradient dy) mutable {
-    auto of_pre = ops::gelu_vjp(pre, form, std::move(dy));
-    pre = {};
-    of_product(tape, std::move(of_pre));
-  });
+  const Slot pre = x.tape().template new_slot<ElementOf<P>>(both.pre.shape());
+  x.tape().template record<ElementOf<P>>(pre, both.pre.shape(),
+                                         detail::linear_backward(weight, added, x.slot(), x.shape(), std::move(keep)));
+  InState<X, State> y(std::move(both.y), x);
+  y.on_backward_of_gelu(detail::GeluBackward<ElementOf<P>, X::rank, DeviceOf<P>>(pre, both.pre, form));
   return y;
 }
 

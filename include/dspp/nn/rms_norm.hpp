@@ -9,14 +9,14 @@
 namespace dspp {
 
 namespace detail {
-/// The backward of an RmsNorm: the same for every policy of an element type.
+/// The backward of an RmsNorm: the same for every policy of an element type. It adds dx to the gradient that x has.
 template <class T, int Rank, Device D>
 constexpr auto rms_norm_backward(const Parameter<T, 1, D>& weight, Slot slot, const Tensor<T, Rank, D>& x,
                                  Tensor<Compute<T>, 1, D> inverse_root) {
   return [&weight, slot, x, inverse_root = std::move(inverse_root)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-    Tensor<T, Rank, D> dx;
+    Tensor<T, Rank, D> earlier = tape.template take<T>(slot, x.shape()), dx;
     weight.accumulate([&](auto dgamma, Write how) {
-      dx = ops::rms_norm_vjp(x, weight.value(), inverse_root, std::move(dy), dgamma, how);
+      dx = ops::rms_norm_vjp(x, weight.value(), inverse_root, std::move(dy), dgamma, how, std::move(earlier));
     });
     tape.give(slot, std::move(dx));
   };

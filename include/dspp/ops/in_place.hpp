@@ -19,6 +19,16 @@ constexpr Tensor<T, Rank, D> in_place_or_new(Tensor<T, Rank, D>& dy, const char*
   return Tensor<T, Rank, D>::uninitialized(dy.shape(), dy.memory(), Category::activations, label);
 }
 
+/// The output of a vjp that is added to `earlier`, the gradient that x has already (empty: none): its block if it has
+/// no other handle, else as above. So tape.give adds two gradients, too.
+///
+/// Memory   none, or that of dy once more
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> in_place_or_new(Tensor<T, Rank, D>& earlier, Tensor<T, Rank, D>& dy, const char* label) {
+  if (earlier.unique()) return std::move(earlier);
+  return in_place_or_new(dy, label);
+}
+
 namespace detail {
 
 /// The first element of a tensor that may be empty: then, and on paper, null.

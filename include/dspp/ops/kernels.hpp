@@ -249,15 +249,17 @@ struct SumRows;
 /// Compute<T>* rstd)
 template <class T>
 struct LayerNorm;
-/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean, const Compute<T>*
-/// rstd, Compute<T>* scratch, G* dgamma, Write, G* dbeta, Write). dx may be dy.
+/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma, const Compute<T>* mean,
+/// const Compute<T>* rstd, Compute<T>* scratch, G* dgamma, Write, G* dbeta, Write): dx + earlier, rounded once; earlier
+/// is the gradient that x has already, or null. dx may be dy or earlier. Moves 3 sizeof(T) bytes an element, and 4
+/// with earlier.
 template <class T, class G>
 struct LayerNormVjp;
 /// (Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root)
 template <class T>
 struct RmsNorm;
-/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* inverse_root, Compute<T>*
-/// scratch, G* dgamma, Write). dx may be dy.
+/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma, const Compute<T>*
+/// inverse_root, Compute<T>* scratch, G* dgamma, Write): as LayerNormVjp.
 template <class T, class G>
 struct RmsNormVjp;
 /// (Size rows, Size n, T* y, const T* x)
@@ -358,14 +360,15 @@ struct Product {
   }
 };
 
-/// The epilogue of a product: c = values (+ bias on every row) or c += values, and optionally activated = gelu(c). R is
-/// the type of c: T, or the type that T is computed in.
+/// The epilogue of a product: c = values (+ bias on every row) or c += values, and optionally activated = gelu(c); or c =
+/// values gelu'(before). R is the type of c: T, or the type that T is computed in.
 template <class R>
 struct Finish {
   R* c = nullptr;
   Write write = Write::overwrite;
-  const R* bias = nullptr;  ///< [n], with overwrite
-  R* activated = nullptr;   ///< [m, n] with c's row distance, with overwrite
+  const R* bias = nullptr;    ///< [n], with overwrite
+  R* activated = nullptr;     ///< [m, n] with c's row distance, with overwrite
+  const R* before = nullptr;  ///< [m, n] with c's row distance, with overwrite and nothing else; c may not be it
   GeluForm form = GeluForm::exact;
 };
 

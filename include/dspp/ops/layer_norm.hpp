@@ -37,18 +37,21 @@ constexpr LayerNormResult<T, Rank, D> layer_norm(const Tensor<T, Rank, D>& x, co
   return result;
 }
 
-/// dx, with h = (x - mean) * rstd and g = dy * gamma: rstd * (g - avg(g) - h avg(g h)); dgamma (+)= sum over rows of dy
-/// h, dbeta (+)= sum over rows of dy. In dy's block if it is moved in and has no other handle.
+/// dx + earlier, with h = (x - mean) * rstd and g = dy * gamma: dx = rstd * (g - avg(g) - h avg(g h)); dgamma (+)= sum
+/// over rows of dy h, dbeta (+)= sum over rows of dy. `earlier`, the gradient that x has already, may be empty. The
+/// sum is rounded once, in the block of `earlier`, or else of dy, if that is moved in and has no other handle.
 ///
-/// Cost     16 operations an element
+/// Cost     16 operations an element, and 1 with `earlier`; reads x, dy (and earlier), writes dx
 /// Memory   none or one tensor like x; workspace of at most 64 rows in Compute<T>
 /// Throws   Error(shape)
 template <class T, class G, int Rank, class D>
 constexpr Tensor<T, Rank, D> layer_norm_vjp(const Tensor<T, Rank, D>& x, const Tensor<T, 1, D>& gamma,
                                             const Tensor<Compute<T>, 1, D>& mean, const Tensor<Compute<T>, 1, D>& rstd,
                                             Tensor<T, Rank, D> dy, const Tensor<G, 1, D>& dgamma_into,
-                                            Write write_gamma, const Tensor<G, 1, D>& dbeta_into, Write write_beta) {
+                                            Write write_gamma, const Tensor<G, 1, D>& dbeta_into, Write write_beta,
+                                            Tensor<T, Rank, D> earlier = {}) {
   require_same_shape(x.shape(), dy.shape(), "layer_norm_vjp");
+  if (earlier) require_same_shape(x.shape(), earlier.shape(), "layer_norm_vjp");
   const Size rows = x.shape().rows(), n = x[-1];
   detail::require_length(gamma[0], n, "layer_norm_vjp", "a gamma");
   detail::require_length(dgamma_into[0], n, "layer_norm_vjp", "a target for dgamma");
@@ -59,11 +62,11 @@ constexpr Tensor<T, Rank, D> layer_norm_vjp(const Tensor<T, Rank, D>& x, const T
   using Planned = PlannedKernel<kernels::LayerNormVjp<T, G>, D>;
   auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(Planned::scratch_count(rows, n)), memory,
                                                          Category::workspace, "layer_norm_vjp");
-  const T* upstream = dy.data();
-  auto dx = in_place_or_new(dy, "layer_norm_vjp");
-  memory.count_flops(16.0 * static_cast<double>(x.count()));
-  launch<kernels::LayerNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), gamma.data(), mean.data(),
-                                         rstd.data(), scratch.data(), dgamma_into.data(), write_gamma,
+  const T *upstream = dy.data(), *before = detail::data_or_null(earlier);
+  memory.count_flops((earlier ? 17.0 : 16.0) * static_cast<double>(x.count()));
+  auto dx = in_place_or_new(earlier, dy, "layer_norm_vjp");
+  launch<kernels::LayerNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), before, gamma.data(),
+                                         mean.data(), rstd.data(), scratch.data(), dgamma_into.data(), write_gamma,
                                          dbeta_into.data(), write_beta);
   return dx;
 }

@@ -35,17 +35,20 @@ constexpr RmsNormResult<T, Rank, D> rms_norm(const Tensor<T, Rank, D>& x, const 
   return result;
 }
 
-/// dx, with h = x * inverse_root and g = dy * gamma: inverse_root * (g - h avg(g h)); dgamma (+)= sum over rows of dy
-/// h. In dy's block if it is moved in and has no other handle.
+/// dx + earlier, with h = x * inverse_root and g = dy * gamma: dx = inverse_root * (g - h avg(g h)); dgamma (+)= sum
+/// over rows of dy h. `earlier`, the gradient that x has already, may be empty. The sum is rounded once, in the block
+/// of `earlier`, or else of dy, if that is moved in and has no other handle.
 ///
-/// Cost     11 operations an element
+/// Cost     11 operations an element, and 1 with `earlier`; reads x, dy (and earlier), writes dx
 /// Memory   none or one tensor like x; workspace of at most 32 rows in Compute<T>
 /// Throws   Error(shape)
 template <class T, class G, int Rank, class D>
 constexpr Tensor<T, Rank, D> rms_norm_vjp(const Tensor<T, Rank, D>& x, const Tensor<T, 1, D>& gamma,
                                           const Tensor<Compute<T>, 1, D>& inverse_root, Tensor<T, Rank, D> dy,
-                                          const Tensor<G, 1, D>& dgamma_into, Write write) {
+                                          const Tensor<G, 1, D>& dgamma_into, Write write,
+                                          Tensor<T, Rank, D> earlier = {}) {
   require_same_shape(x.shape(), dy.shape(), "rms_norm_vjp");
+  if (earlier) require_same_shape(x.shape(), earlier.shape(), "rms_norm_vjp");
   const Size rows = x.shape().rows(), n = x[-1];
   detail::require_length(gamma[0], n, "rms_norm_vjp", "a gamma");
   detail::require_length(dgamma_into[0], n, "rms_norm_vjp", "a target for dgamma");
@@ -54,10 +57,10 @@ constexpr Tensor<T, Rank, D> rms_norm_vjp(const Tensor<T, Rank, D>& x, const Ten
   using Planned = PlannedKernel<kernels::RmsNormVjp<T, G>, D>;
   auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(Planned::scratch_count(rows, n)), memory,
                                                          Category::workspace, "rms_norm_vjp");
-  const T* upstream = dy.data();
-  auto dx = in_place_or_new(dy, "rms_norm_vjp");
-  memory.count_flops(11.0 * static_cast<double>(x.count()));
-  launch<kernels::RmsNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), gamma.data(),
+  const T *upstream = dy.data(), *before = detail::data_or_null(earlier);
+  memory.count_flops((earlier ? 12.0 : 11.0) * static_cast<double>(x.count()));
+  auto dx = in_place_or_new(earlier, dy, "rms_norm_vjp");
+  launch<kernels::RmsNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), before, gamma.data(),
                                        inverse_root.data(), scratch.data(), dgamma_into.data(), write);
   return dx;
 }

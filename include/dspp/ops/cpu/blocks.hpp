@@ -61,6 +61,14 @@ template <class T>
   }
 }
 
+/// Adds the first `count` elements of `from`, up to a block.
+template <class T>
+[[gnu::always_inline]] inline void add_block(Lanes<Compute<T>>& to, const T* from, Size count) {
+  Lanes<Compute<T>> buffer;
+  const Compute<T>* a = read_block(buffer, from, count);
+  for (int j = 0; j < block_length; ++j) to[j] += a[j];
+}
+
 /// The sum of a block, as a tree of constant shape.
 template <class C>
 [[gnu::always_inline]] inline C sum_lanes(Lanes<C>& x) {

@@ -14,14 +14,17 @@ struct Kernel<kernels::LayerNorm<T>, Cpu> {
                   Compute<T>* rstd);
 };
 
-/// dx, which may be dy; dgamma and dbeta summed in Compute<T> piece by piece and rounded once.
+/// dx + earlier (null: dx), which may be in dy or earlier; dgamma and dbeta summed in Compute<T> piece by piece and
+/// rounded once.
+///
+/// Bytes     x, dy (and earlier) read, dx written: 3 or 4 sizeof(T) an element
 template <class T, class G>
 struct Kernel<kernels::LayerNormVjp<T, G>, Cpu> {
   /// Elements of the scratch: [pieces, 2, n].
   static constexpr Size scratch_count(Size rows, Size n) { return cpu::row_pieces(rows) * 2 * n; }
-  static void run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean,
-                  const Compute<T>* rstd, Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
-                  Write write_beta);
+  static void run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma,
+                  const Compute<T>* mean, const Compute<T>* rstd, Compute<T>* scratch, G* dgamma, Write write_gamma,
+                  G* dbeta, Write write_beta);
 };
 
 }  // namespace dspp
@@ -55,10 +58,10 @@ void moments_of_row(Size n, const T* x, double epsilon, Compute<T>& mean, Comput
   rstd = C(1) / std::sqrt(sum_lanes<C>(squares) / static_cast<C>(n) + static_cast<C>(epsilon));
 }
 
-/// dx of one row; adds this row's part to dgamma and dbeta.
+/// dx + earlier of one row; adds this row's part to dgamma and dbeta.
 template <class T>
-void layer_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, Compute<T> mean, Compute<T> inverse,
-                        Compute<T>* dgamma, Compute<T>* dbeta) {
+void layer_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma, Compute<T> mean,
+                        Compute<T> inverse, Compute<T>* dgamma, Compute<T>* dbeta) {
   using C = Compute<T>;
   Lanes<C> sum = {}, projection = {}, buffer_a, buffer_b, buffer_g, buffer_gamma, buffer_beta, sum_gamma, sum_beta;
   for (Size j = 0; j < n; j += block_length) {
@@ -87,6 +90,7 @@ void layer_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, 
     const C* g = read_block(buffer_g, gamma + j, n - j);
     for (int k = 0; k < block_length; ++k)
       result[k] = inverse * (b[k] * g[k] - average - (a[k] - mean) * inverse * slope);
+    if (earlier != nullptr) add_block(result, earlier + j, n - j);
     store_block(dx + j, result, n - j);
   }
 }
@@ -119,16 +123,19 @@ void Kernel<kernels::LayerNorm<T>, Cpu>::run(Size rows, Size n, const T* x, cons
 }
 
 template <class T, class G>
-void Kernel<kernels::LayerNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,
-                                                   const Compute<T>* mean, const Compute<T>* rstd, Compute<T>* scratch,
-                                                   G* dgamma, Write write_gamma, G* dbeta, Write write_beta) {
+void Kernel<kernels::LayerNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier,
+                                                   const T* gamma, const Compute<T>* mean, const Compute<T>* rstd,
+                                                   Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
+                                                   Write write_beta) {
   using namespace cpu;
   const Size grain = piece_rows(rows);
   parallel_for(rows, grain, [=](Size begin, Size end) {
     Compute<T>* sums = scratch + begin / grain * 2 * n;
     std::fill_n(sums, 2 * n, Compute<T>(0));
     for (Size i = begin; i < end; ++i)
-      cpu::detail::layer_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, mean[i], rstd[i], sums, sums + n);
+      cpu::detail::layer_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n,
+                                      earlier != nullptr ? earlier + i * n : nullptr, gamma, mean[i], rstd[i], sums,
+                                      sums + n);
   });
   sum_pieces(row_pieces(rows), n, 2 * n, scratch, dgamma, write_gamma);
   sum_pieces(row_pieces(rows), n, 2 * n, scratch + n, dbeta, write_beta);

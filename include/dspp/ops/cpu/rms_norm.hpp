@@ -13,13 +13,15 @@ struct Kernel<kernels::RmsNorm<T>, Cpu> {
   static void run(Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root);
 };
 
-/// dx, which may be dy; dgamma summed in Compute<T> piece by piece and rounded once.
+/// dx + earlier (null: dx), which may be in dy or earlier; dgamma summed in Compute<T> piece by piece and rounded once.
+///
+/// Bytes     x, dy (and earlier) read, dx written: 3 or 4 sizeof(T) an element
 template <class T, class G>
 struct Kernel<kernels::RmsNormVjp<T, G>, Cpu> {
   /// Elements of the scratch: [pieces, n].
   static constexpr Size scratch_count(Size rows, Size n) { return cpu::row_pieces(rows) * n; }
-  static void run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* inverse_root,
-                  Compute<T>* scratch, G* dgamma, Write write);
+  static void run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma,
+                  const Compute<T>* inverse_root, Compute<T>* scratch, G* dgamma, Write write);
 };
 
 }  // namespace dspp
@@ -47,9 +49,10 @@ Compute<T> inverse_root_of_row(Size n, const T* x, double epsilon) {
   return C(1) / std::sqrt(sum_lanes<C>(squares) / static_cast<C>(n) + static_cast<C>(epsilon));
 }
 
-/// dx of one row; adds this row's part to dgamma.
+/// dx + earlier of one row; adds this row's part to dgamma.
 template <class T>
-void rms_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, Compute<T> inverse, Compute<T>* dgamma) {
+void rms_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma, Compute<T> inverse,
+                      Compute<T>* dgamma) {
   using C = Compute<T>;
   Lanes<C> projection = {}, buffer_a, buffer_b, buffer_g, buffer_sum, sum;
   for (Size j = 0; j < n; j += block_length) {
@@ -71,6 +74,7 @@ void rms_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, Co
     const C* b = read_block(buffer_b, dy + j, n - j);
     const C* g = read_block(buffer_g, gamma + j, n - j);
     for (int k = 0; k < block_length; ++k) result[k] = inverse * (b[k] * g[k] - a[k] * inverse * slope);
+    if (earlier != nullptr) add_block(result, earlier + j, n - j);
     store_block(dx + j, result, n - j);
   }
 }
@@ -102,16 +106,17 @@ void Kernel<kernels::RmsNorm<T>, Cpu>::run(Size rows, Size n, const T* x, const 
 }
 
 template <class T, class G>
-void Kernel<kernels::RmsNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,
-                                                 const Compute<T>* inverse_root, Compute<T>* scratch, G* dgamma,
-                                                 Write write) {
+void Kernel<kernels::RmsNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier,
+                                                 const T* gamma, const Compute<T>* inverse_root, Compute<T>* scratch,
+                                                 G* dgamma, Write write) {
   using namespace cpu;
   const Size grain = piece_rows(rows);
   parallel_for(rows, grain, [=](Size begin, Size end) {
     Compute<T>* sums = scratch + begin / grain * n;
     std::fill_n(sums, n, Compute<T>(0));
     for (Size i = begin; i < end; ++i)
-      cpu::detail::rms_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, inverse_root[i], sums);
+      cpu::detail::rms_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n,
+                                    earlier != nullptr ? earlier + i * n : nullptr, gamma, inverse_root[i], sums);
   });
   sum_pieces(row_pieces(rows), n, n, scratch, dgamma, write);
 }

@@ -74,7 +74,9 @@ void finish_values(const Product& p, const Piece& piece, const C* values, Size s
     const Size at = p.c_offset(piece.row + i, piece.column);
     const C* row = values + i * stride;
     R* c = finish.c + at;
-    if (finish.bias)
+    if (finish.before)
+      gelu_vjp_row(finish.before + at, row, piece.columns, finish.form, c);
+    else if (finish.bias)
       add_bias_row(row, finish.bias + piece.column, piece.columns, c);
     else if (finish.write == Write::accumulate)
       add_row(row, piece.columns, c);
@@ -90,7 +92,7 @@ void piece_in_place(const Product& p, const Piece& piece, const T* a, const T* b
   Compute<T>* c = finish.c + p.c_offset(piece.row, piece.column);
   gemm_piece(p.sized(piece.rows, piece.columns, p.k), a + p.a_offset(piece.row), b + p.b_offset(piece.column), c,
              finish.write);
-  if (finish.bias || finish.activated) finish_values(p, piece, c, p.ldc, finish);
+  if (finish.bias || finish.activated || finish.before) finish_values(p, piece, c, p.ldc, finish);
 }
 
 /// For types whose sums are rounded: tile by tile through scratch.
@@ -119,9 +121,11 @@ void piece_by_primitive(const Product& p, const Piece& piece, const T* a, const 
   gemm_onednn_primitive(p.sized(piece.rows, piece.columns, p.k), a + p.a_offset(piece.row),
                         b + p.b_offset(piece.column), finish.c + at, finish.write,
                         finish.bias ? finish.bias + piece.column : nullptr);
-  if (finish.activated)
-    for (Size i = 0; i < piece.rows; ++i)
-      gelu_row(finish.c + at + i * p.ldc, piece.columns, finish.form, finish.activated + at + i * p.ldc);
+  for (Size i = 0; i < piece.rows; ++i) {
+    R* const c = finish.c + at + i * p.ldc;
+    if (finish.activated) gelu_row(c, piece.columns, finish.form, finish.activated + at + i * p.ldc);
+    if (finish.before) gelu_vjp_row(finish.before + at + i * p.ldc, c, piece.columns, finish.form, c);
+  }
 }
 #endif
 

@@ -4,6 +4,7 @@
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/gelu_form.hpp>
+#include <dspp/ops/pointwise/arithmetic.hpp>
 #include <dspp/ops/pointwise/gelu.hpp>
 
 namespace dspp::cpu {
@@ -72,6 +73,15 @@ void gelu_row(const R* x, Size count, GeluForm form, R* y) {
     map_row(x, count, y, [](auto a) { return pointwise::GeluExact{}(a); });
   else
     map_row(x, count, y, [](auto a) { return pointwise::GeluTanh{}(a); });
+}
+
+/// dx[i] = gelu'(x[i]) dy[i], rounded once. dx may be dy.
+template <class C, class R>
+void gelu_vjp_row(const R* x, const C* dy, Size count, GeluForm form, R* dx) {
+  if (form == GeluForm::exact)
+    map_rows(x, dy, count, dx, pointwise::Vjp<pointwise::GeluExact>{});
+  else
+    map_rows(x, dy, count, dx, pointwise::Vjp<pointwise::GeluTanh>{});
 }
 
 }  // namespace dspp::cpu

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// gelu on Variables.
+#pragma once
+
+#include <dspp/autograd/pointwise.hpp>
+
+namespace dspp {
+
+/// x Phi(x), by erf or by the tanh formula (GPT-2's). Hendrycks and Gimpel 2016, arXiv:1606.08415.
+///
+/// Placement   any finished one, kept
+/// Cost        a Linear that takes the result multiplies by gelu's derivative in the pass of its own backward product
+/// Memory      keeps x
+template <class T, int Rank, Device D, class W>
+constexpr auto gelu(const Variable<T, Rank, D, W>& x, GeluForm form = GeluForm::tanh);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+/// The backward of y = gelu(x).
+template <class T, int Rank, Device D>
+struct GeluBackward : GeluArgument<D> {
+  constexpr GeluBackward(Slot slot, const Tensor<T, Rank, D>& x, GeluForm form)
+      : GeluArgument<D>{slot, form, x.storage(), x.offset()} {}
+
+  constexpr void operator()(Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    const auto shape = dy.shape();
+    auto dx = ops::gelu_vjp(Tensor<T, Rank, D>::view(std::move(this->storage), this->offset, shape), this->form,
+                            std::move(dy));
+    tape.give(this->slot, std::move(dx));
+  }
+};
+}  // namespace detail
+
+template <class T, int Rank, Device D, class W>
+constexpr auto gelu(const Variable<T, Rank, D, W>& x, GeluForm form) {
+  check_activation<typename W::tp>();
+  Variable<T, Rank, D, W> y(ops::gelu(x.value(), form), x);
+  y.on_backward_of_gelu(detail::GeluBackward<T, Rank, D>(x.slot(), x.value(), form));
+  return y;
+}
+
+}  // namespace dspp
