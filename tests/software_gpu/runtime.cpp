@@ -351,7 +351,7 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   const auto mine = turn();
-  if (call_fails()) return cudaErrorLaunchFailure;
+  if (call_fails("cudaMemGetInfo")) return cudaErrorLaunchFailure;
   *total = arena_bytes;
   *free = std::min(device().limit, arena_bytes - device().used);
   return cudaSuccess;
