@@ -14,6 +14,7 @@
 namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
+inline constexpr Size most_staged_bytes = 160 * 1024;  // an A100's block has 163 KiB
 
 struct RowSums {
   float gradient, projection;
@@ -38,7 +39,7 @@ __device__ inline RowSums sums_of_row(RowSums own, int turn) {
 }
 
 /// What a block of norm_backward_kernel shares: two rows of so many arrays for each of its rows, then sums over its
-/// rows. At most 192 KiB.
+/// rows.
 template <class T>
 constexpr Size norm_backward_shared_bytes(const Block& block, int arrays, int length) {
   const Size threads = block.x * block.y, sums = block.y > 1 ? 2 * Size{backward_values} * block.x * 4 : 0;
@@ -47,14 +48,14 @@ constexpr Size norm_backward_shared_bytes(const Block& block, int arrays, int le
 }
 
 /// dx + earlier (null: dx), and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n]. While a row
-/// is computed, the thread's packs of the next are on their way to shared memory; no other thread reads them. Elements
-/// that are not aligned come one by one.
+/// is computed, the thread's packs of the next are on their way to shared memory, those of `earlier` if it is staged; no
+/// other thread reads them. Elements that are not aligned come one by one.
 ///
 /// Bytes     x, dy (and earlier) read, dx written: 3 or 4 sizeof(T) an element
 template <bool Centred, int V, class T>
 __global__ void __launch_bounds__(512)
-    norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma,
-                         const float* mean, const float* rstd, float* pieces) {
+    norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* earlier, bool is_earlier_staged,
+                         const T* gamma, const float* mean, const float* rstd, float* pieces) {
   constexpr int packs = backward_values / V;
   const float inverse_n = 1.0f / static_cast<float>(n);
   using P = Pack<T, V>;
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(512)
         if (row >= rows || column >= n) continue;
         copy_pack_async(&slot(0, stage, k), x + row * n + column);
         copy_pack_async(&slot(1, stage, k), dy + row * n + column);
-        if (earlier != nullptr) copy_pack_async(&slot(2, stage, k), earlier + row * n + column);
+        if (is_earlier_staged) copy_pack_async(&slot(2, stage, k), earlier + row * n + column);
       }
       __pipeline_commit();
     }
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(512)
         for (int v = 0; v < V; ++v) z[k][v] = r * (weighted[k][v] - average - z[k][v] * slope);
         if (earlier != nullptr) {
           float more[V];
-          unpack(more, V > 1 ? slot(2, turn % 2, k) : load_pack<V>(earlier + begin + column));
+          unpack(more, is_earlier_staged ? slot(2, turn % 2, k) : load_pack<V>(earlier + begin + column));
           for (int v = 0; v < V; ++v) z[k][v] += more[v];
         }
         store(dx + begin + column, z[k]);
@@ -214,9 +215,11 @@ void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T*
   const Size rows = work.rows, n = work.columns, pieces = norm_pieces(rows, n);
   if (n <= longest_backward_row) {
     Block block = backward_block(n > 0 ? n : 1);
-    block.shared_bytes = norm_backward_shared_bytes<T>(block, earlier != nullptr ? 3 : 2, V);
-    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, block, stream, rows, n, dx, dy, x, earlier, gamma,
-                  mean, rstd, scratch);
+    block.shared_bytes = norm_backward_shared_bytes<T>(block, 3, V);
+    const bool is_earlier_staged = earlier != nullptr && V > 1 && block.shared_bytes <= most_staged_bytes;
+    if (!is_earlier_staged) block.shared_bytes = norm_backward_shared_bytes<T>(block, 2, V);
+    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, block, stream, rows, n, dx, dy, x, earlier,
+                  is_earlier_staged, gamma, mean, rstd, scratch);
   }
   const Size strips = blocks_for(n, column_threads);
   launch(work, long_norm_columns_kernel<Centred, T>, pieces * strips, {column_threads}, stream, rows, n, strips,

@@ -57,7 +57,8 @@ void check_sum(double roundings) {
   Pool pool;
   const Size rows = 50, n = 100;
   const auto x = laws::random<T>(shape(rows, n), pool, 1, 2.0), dy = laws::random<T>(shape(rows, n), pool, 2);
-  const auto gamma = laws::random<T>(shape(n), pool, 3), earlier = laws::random<T>(shape(rows, n), pool, 5);
+  const auto gamma = laws::random<T>(shape(n), pool, 3);
+  const auto earlier = laws::random<T>(shape(rows, n), pool, 5);
   const Gradients got = gradients(n, pool), expected = gradients(n, pool), alone = gradients(n, pool);
   const auto sum = vjp(laws::copy(x), laws::copy(gamma), laws::copy(gamma), laws::copy(dy), expected);
   ops::add_into(sum, laws::copy(earlier));

@@ -43,7 +43,8 @@ void check_sum(double roundings) {
   Pool pool;
   const Size rows = 50, n = 100;
   const auto x = laws::random<T>(shape(rows, n), pool, 1, 2.0), dy = laws::random<T>(shape(rows, n), pool, 2);
-  const auto gamma = laws::random<T>(shape(n), pool, 3), earlier = laws::random<T>(shape(rows, n), pool, 5);
+  const auto gamma = laws::random<T>(shape(n), pool, 3);
+  const auto earlier = laws::random<T>(shape(rows, n), pool, 5);
   const auto into = [&] { return Row<double>::zeros(shape(n), pool); };
   const Row<double> got = into(), alone = into();
   const auto sum = vjp(laws::copy(x), laws::copy(gamma), laws::copy(dy), into());
