@@ -48,8 +48,8 @@ constexpr Size norm_backward_shared_bytes(const Block& block, int arrays, int le
 }
 
 /// dx + earlier (null: dx), and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n]. While a row
-/// is computed, the thread's packs of the next are on their way to shared memory, those of `earlier` if it is staged; no
-/// other thread reads them. Elements that are not aligned come one by one.
+/// is computed, the thread's packs of the next are on their way to shared memory, those of `earlier` if it is staged;
+/// no other thread reads them. Elements that are not aligned come one by one.
 ///
 /// Bytes     x, dy (and earlier) read, dx written: 3 or 4 sizeof(T) an element
 template <bool Centred, int V, class T>

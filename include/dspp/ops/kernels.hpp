@@ -360,8 +360,8 @@ struct Product {
   }
 };
 
-/// The epilogue of a product: c = values (+ bias on every row) or c += values, and optionally activated = gelu(c); or c =
-/// values gelu'(before). R is the type of c: T, or the type that T is computed in.
+/// The epilogue of a product: c = values (+ bias on every row) or c += values, and optionally activated = gelu(c); or
+/// c = values gelu'(before). R is the type of c: T, or the type that T is computed in.
 template <class R>
 struct Finish {
   R* c = nullptr;

@@ -37,9 +37,9 @@ template <class T, class D>
 constexpr MatmulBiasGelu<T, D> matmul_bias_gelu(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b,
                                                 Transpose tb, const Tensor<T, 1, D>& bias, GeluForm form);
 
-/// (op(a) op(b)) gelu'(x), element by element: the gradient of what gelu was taken of, x [m, n]. It is rounded once where
-/// the device's product can: on Cuda by tanh, in 16 bits, where rows are multiples of 16 bytes; on the Cpu, but for
-/// bf16 by oneDNN. Counts 2 m n k + 14 m n operations.
+/// (op(a) op(b)) gelu'(x), element by element: the gradient of what gelu was taken of, x [m, n]. In one pass where the
+/// device's product can: on Cuda by tanh, in 16 bits, where rows are multiples of 16 bytes. In 16 bits the product may
+/// be rounded before. Counts 2 m n k + 14 m n operations.
 template <class T, class D>
 constexpr Tensor<T, 2, D> matmul_gelu_vjp(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b,
                                           Transpose tb, const Tensor<T, 2, D>& x, GeluForm form);
