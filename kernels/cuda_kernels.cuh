@@ -25,6 +25,7 @@
 #include <kernels/gelu.cuh>
 #include <kernels/layer_norm.cuh>
 #include <kernels/matmul.cuh>
+#include <kernels/normals.cuh>
 #include <kernels/pointwise.cuh>
 #include <kernels/rms_norm.cuh>
 #include <kernels/rotary.cuh>
@@ -261,6 +262,11 @@ void Kernel<kernels::Rotary<T>, Cuda>::run(CudaMemory& on, const kernels::Rotary
 template <class T>
 void Kernel<kernels::Dropout<T>, Cuda>::run(CudaMemory& on, const kernels::DropoutArguments& at, T* y, const T* x) {
   gpu::dropout(gpu::stream_of(on), at, y, x);
+}
+template <class T>
+void Kernel<kernels::Normals<T>, Cuda>::run(CudaMemory& on, const PhiloxStream& stream, Size first, Size count,
+                                            double deviation, T* y) {
+  gpu::normals(gpu::stream_of(on), stream, first, count, deviation, y);
 }
 
 // ---- tables and losses ----------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@
   template struct Kernel<kernels::SwigluVjp<T>, Cpu>;            \
   template struct Kernel<kernels::Rotary<T>, Cpu>;               \
   template struct Kernel<kernels::Dropout<T>, Cpu>;              \
+  template struct Kernel<kernels::Normals<T>, Cpu>;              \
   template struct Kernel<kernels::Embedding<T>, Cpu>;            \
   template struct Kernel<kernels::CrossEntropyParts<T>, Cpu>;    \
   template struct Kernel<kernels::CrossEntropyVjp<T>, Cpu>;      \

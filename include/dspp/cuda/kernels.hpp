@@ -342,6 +342,10 @@ template <class T>
 struct Kernel<kernels::Dropout<T>, Cuda> {
   static void run(CudaMemory& on, const kernels::DropoutArguments& at, T* y, const T* x);
 };
+template <class T>
+struct Kernel<kernels::Normals<T>, Cuda> {
+  static void run(CudaMemory& on, const PhiloxStream& stream, Size first, Size count, double deviation, T* y);
+};
 
 // ---- tables and losses ----------------------------------------------------------------------------------------------
 

@@ -78,6 +78,7 @@
   X(kernels::SwigluVjp<T>)            \
   X(kernels::Rotary<T>)               \
   X(kernels::Dropout<T>)              \
+  X(kernels::Normals<T>)              \
   X(kernels::Embedding<T>)            \
   X(kernels::CrossEntropyParts<T>)    \
   X(kernels::CrossEntropyVjp<T>)      \

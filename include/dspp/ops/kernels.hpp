@@ -300,6 +300,10 @@ struct DropoutArguments {
 /// (DropoutArguments, T* y, const T* x). y may be x.
 template <class T>
 struct Dropout;
+/// (PhiloxStream, Size first, Size count, double deviation, T* y): y[i] = deviation times the standard normal of
+/// element first + i, multiplied in Compute<T>.
+template <class T>
+struct Normals;
 
 // ---- tables and losses ----------------------------------------------------------------------------------------------
 

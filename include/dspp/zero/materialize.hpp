@@ -12,7 +12,7 @@
 #include <dspp/base/list.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/nn/walk.hpp>
-#include <dspp/ops/host_pieces.hpp>
+#include <dspp/ops/normals.hpp>
 #include <dspp/zero/unit.hpp>
 
 namespace dspp {
@@ -187,35 +187,9 @@ constexpr void Inventory<T, D>::check_groups() const {
   }
 }
 
-namespace detail {
-
-/// Elements [first, first + count) of a parameter's initial values, in the precision of the master.
-template <class State>
-void initial_values(const Initial& initial, const PhiloxStream& stream, Size first, Size count, State* out) {
-  if (initial.kind != Initial::Kind::normal) {
-    std::fill_n(out, count, initial.kind == Initial::Kind::ones ? State(1) : State(0));
-    return;
-  }
-  constexpr Size chunk = 1024;
-  float normals[chunk];
-  for (Size i = 0; i < count; i += chunk) {
-    const Size n = std::min(chunk, count - i);
-    philox_fill_normal(stream, first + i, first + i + n, normals);
-    for (Size j = 0; j < n; ++j) out[i + j] = static_cast<State>(initial.stddev) * static_cast<State>(normals[j]);
-  }
-}
-
-/// Whether a source of values may be called on several threads at once.
-template <class Source>
-inline constexpr bool is_concurrent = false;
-template <class Source>
-requires(Source::is_concurrent) inline constexpr bool is_concurrent<Source> = true;
-
-}  // namespace detail
-
 /// Writes the elements `range` of a bucket to `out`, which is [range.begin, range.end), from a source by global
 /// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter,
-/// the first piece of its name, in Compute<Out>; on several threads if it is_concurrent. Padding becomes 0.
+/// the first piece of its name, in Compute<Out>. Padding becomes 0.
 template <class T, class Out, Device D, class Source>
 constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, const Source& source,
                             Memory<D>& memory, Out* out) {
@@ -223,39 +197,47 @@ constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank
     std::fill_n(host, range.count(), Out{});
     bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {
       const auto write = [&](Size local, Size global, Size count) {
-        Out* const to = host + (p.offset + local - range.begin);
-        const auto write_piece = [&](Size from, Size by) {
-          constexpr Size chunk = 4096;
-          Compute<Out> values[chunk];
-          for (Size i = from; i < by; i += chunk) {
-            const Size n = std::min(chunk, by - i);
-            source(p.named(), global + i, n, values);
-            for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
-          }
-        };
-        if constexpr (detail::is_concurrent<Source>)
-          ops::on_host_pieces(count, Size{1} << 16, write_piece);
-        else
-          write_piece(0, count);
+        constexpr Size chunk = 4096;
+        Compute<Out> values[chunk];
+        for (Size i = 0; i < count; i += chunk) {
+          const Size n = std::min(chunk, count - i);
+          source(p.named(), global + i, n, values);
+          Out* const to = host + (p.offset + local + i - range.begin);
+          for (Size j = 0; j < n; ++j) to[j] = static_cast<Out>(values[j]);
+        }
       };
       p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, write);
     });
   });
 }
 
-/// The initial values: element i of parameter p is a function of (seed, p's site, global position of i).
+/// The initial values: element i of parameter p is a function of (seed, p's site, global position of i). The device
+/// draws them.
 struct InitialSource {
-  static constexpr bool is_concurrent = true;
   std::uint64_t seed;
-
-  template <class C>
-  constexpr void operator()(const auto& p, Size first, Size count, C* values) const {
-    const PhiloxStream stream{.key = {seed}, .step = -1, .sample = 0, .site = static_cast<std::uint32_t>(p.site)};
-    detail::initial_values(p.initial, stream, first, count, values);
-  }
 };
 constexpr InitialSource initial_source(std::uint64_t seed) {
   return {seed};
+}
+
+template <class T, class Out, Device D>
+constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, const InitialSource& source,
+                            Memory<D>& memory, Out* out) {
+  if (out == nullptr) return;  // on paper
+  D::fill(memory, out, range.count(), Out{});
+  bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {
+    const Initial initial = p.named().initial;
+    if (initial.kind == Initial::Kind::zeros) return;
+    const PhiloxStream stream{
+        .key = {source.seed}, .step = -1, .sample = 0, .site = static_cast<std::uint32_t>(p.named().site)};
+    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size local, Size global, Size count) {
+      Out* const to = out + (p.offset + local - range.begin);
+      if (initial.kind == Initial::Kind::ones)
+        D::fill(memory, to, count, static_cast<Out>(Compute<Out>(1)));
+      else
+        ops::draw_normals<D>(memory, stream, global, count, initial.stddev, to);
+    });
+  });
 }
 
 /// Fills the values that this rank holds in elements `range` of the bucket from `source`.
