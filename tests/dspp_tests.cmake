@@ -292,8 +292,9 @@ function(dspp_write_labels)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/labels.txt CONTENT "@labels@\n" @ONLY)
 endfunction()
 
-# Sets DSPP_TEST_COMPILERS (gcc or clang, and nvcc), DSPP_COMPILER_<name> and DSPP_INCLUDE_DIRECTORIES: who reads the
-# catalogue. That is the compiler of the build, and nvcc as DSPP_NVCC says.
+# Sets DSPP_TEST_COMPILERS (gcc or clang, and nvcc), DSPP_COMPILER_<name>, DSPP_COMPILED_<name> and DSPP_INCLUDE_DIRECTORIES:
+# who reads the catalogue, and whether its mistakes as programs that link dspp::compiled. That is the compiler of the build, and
+# nvcc as DSPP_NVCC says.
 macro(dspp_find_compilers)
   string(TOLOWER ${CMAKE_CXX_COMPILER_ID} _own)
   string(REPLACE "gnu" "gcc" _own ${_own})
@@ -309,6 +310,9 @@ macro(dspp_find_compilers)
       list(APPEND DSPP_TEST_COMPILERS nvcc)
     endif()
   endif()
+  set(DSPP_COMPILED_gcc ON)
+  set(DSPP_COMPILED_nvcc ON)
+  set(DSPP_COMPILED_clang OFF)
   get_target_property(_eigen Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
   set(_cli11 ${DSPP_CLI11_INCLUDE_DIR})
   list(REMOVE_ITEM _cli11 ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})

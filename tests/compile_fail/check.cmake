@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp [-D PRECOMPILED=x.hpp] [-D TWIN=ON]
-#   -P check.cmake
+# cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp [-D COMPILED=ON] [-D PRECOMPILED=x.hpp]
+#   [-D TWIN=ON] -P check.cmake
 #
+# COMPILED: as a program reads the headers that links dspp::compiled.
 # Passes if SOURCE does not compile, the compiler prints every `expected-error {{...}}` in it, and, if SOURCE has `one-error`,
 # no other error; with TWIN, if SOURCE compiles with DSPP_TWIN defined.
 # Compilers differ in quoting and wrapping, so quotes, backslashes, margins and runs of white space are not compared.
@@ -70,6 +71,9 @@ function(compile code output)
   foreach(directory IN LISTS directories)
     list(APPEND command "-I${directory}")
   endforeach()
+  if(COMPILED)
+    list(APPEND command -DDSPP_COMPILED=1)
+  endif()
   if(KIND STREQUAL "nvcc")
     list(APPEND command -x cu -ptx -o /dev/null)
   else()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Operations whose result is of a type that is neither their operands' nor the one that they are computed in.
+// header-only: dspp::compiled has the products
 // expected-error {{dspp: squared_norm needs to be a double or of the type that T is computed in, but another is asked}}
 // expected-error {{for. Take squared_norm<double>(x).}}
 // expected-error {{dspp: a product needs a result of its operands' type, or of the type they are computed in.}}
