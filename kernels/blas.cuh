@@ -79,7 +79,7 @@ constexpr BlasProduct blas_product(const kernels::Product& p, Size batch, Elemen
 }
 
 /// Products below it are not measured. An H100 computes it in 6 us, in bf16: of less there is nothing to be had that a
-/// launch does not cost, and CUDA's events are not finer.
+/// launch does not cost.
 inline constexpr double least_measured_flops = 0x1p32;
 
 constexpr bool is_worth_measuring(const BlasProduct& p) {

@@ -2,7 +2,7 @@
 /// A matrix product of any layout, plainly: a thread has an element of c. It is what other products are compared with.
 ///
 ///   c[i, j] (+)= sum over p of op(a)[i, p] op(b)[p, j], plus bias[j];   activated = gelu(c), of c as it is rounded;
-///   or c[i, j] = that sum times gelu'(before[i, j])
+///   or c[i, j] = that sum, rounded, times gelu'(before[i, j])
 ///
 /// In f32, in order of p, rounded once.
 ///
@@ -35,6 +35,7 @@ struct PlainProduct {
     if (finish.write == Write::accumulate) sum += to_float(finish.c[place]);
     if (finish.before != nullptr) {
       const float x = to_float(finish.before[place]);
+      sum = to_float(from_float<R>(sum));
       sum *=
           finish.form == GeluForm::exact ? pointwise::GeluExact{}.derivative(x) : pointwise::GeluTanh{}.derivative(x);
     }

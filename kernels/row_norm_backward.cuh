@@ -14,7 +14,7 @@
 namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
-inline constexpr Size most_staged_bytes = 160 * 1024;  // an A100's block has 163 KiB
+inline constexpr Size most_staged_bytes = 96 * 1024;  // of compute capability 8.6 on a block may have only 99 KiB
 
 struct RowSums {
   float gradient, projection;

@@ -303,6 +303,23 @@ TEST_CASE("a measured product has the bits of cuBLASLt's first algorithm") {
   check_measured<float, float>({.m = 1024, .n = 2048, .k = 1024}, Write::overwrite, true);
 }
 
+TEST_CASE("a measured product with gelu's derivative has the bits of cuBLASLt's first algorithm") {
+  std::mt19937 random(23);
+  const laws::TestStream stream;
+  const kernels::Product p{.m = 4096, .n = 3072, .k = 768, .lda = 768, .ldb = 3072, .ldc = 3072};
+  const DeviceArray<bf16> a(laws::normals<bf16>(p.m * p.k, random)), b(laws::normals<bf16>(p.k * p.n, random, 0.04)),
+      before(laws::normals<bf16>(p.m * p.n, random));
+  const Size bytes = gpu::product_workspace(p.m, p.n);
+  const DeviceArray<std::uint8_t> workspace(bytes, laws::to_256);
+  const auto product = [&](MeasuredProducts measured) {
+    gpu::Blas blas({}, measured);
+    const DeviceArray<bf16> c(p.m * p.n);
+    CHECK(gpu::blas_matmul_gelu_vjp<bf16>(blas, stream, p, a, b, before, c, {workspace.data(), bytes}));
+    return c.read(stream);
+  };
+  CHECK(laws::in_f64(product(MeasuredProducts::no)) == laws::in_f64(product(MeasuredProducts::print)));
+}
+
 TEST_CASE("a measured product with gelu has the bits of cuBLASLt's first algorithm, both of its results") {
   std::mt19937 random(22);
   const laws::TestStream stream;

@@ -13,6 +13,7 @@ void under_schedules(F f) {
   f();
 #else
   const unsigned schedules = software_gpu::number_of_environment("DSPP_GPU_SCHEDULES", 20);
+  require(schedules > 0, "dspp: DSPP_GPU_SCHEDULES needs at least 1, but is 0. Leave it out for 20.");
   for (unsigned i = 0; i < schedules; ++i) {
     software_gpu::seed(software_gpu::first_seed() + i);
     f();

@@ -69,7 +69,7 @@ struct UsesOfGelu : Layer<P> {
   }
 };
 
-/// h = gelu of a constant, or of a frozen layer's output, and a Linear of it.
+/// A Linear of the gelu of a constant.
 template <class P>
 struct GeluOfConstant : Layer<P> {
   Linear<P> down{4, 4};
@@ -115,6 +115,20 @@ TEST_CASE("a product that takes a gelu gives its gradient to gelu's argument, an
     return dx;
   };
   CHECK(same_bits(run(true), run(false)));
+}
+
+TEST_CASE("only a slot of its own pass that waits for gradients is a gelu's to a tape") {
+  TestRank here, other;
+  Dense<double, 3> x(random<double>(shape(2, 2, 4), here.pool, 5), here.tape);
+  const auto h = gelu(x);
+  CHECK(here.tape.gelu_of(h.slot())->slot.number == x.slot().number);
+  CHECK(here.tape.gelu_of(x.slot()) == nullptr);
+  CHECK(here.tape.gelu_of(Slot{}) == nullptr);
+  CHECK_THROWS_AS(other.tape.gelu_of(h.slot()), Error);
+  here.tape.backward(h.slot(), random<double>(shape(2, 2, 4), here.pool, 9));
+  CHECK(here.tape.gelu_of(h.slot()) == nullptr);
+  here.tape.clear();
+  CHECK_THROWS_AS(here.tape.gelu_of(h.slot()), Error);
 }
 
 TEST_CASE("Mlp has the bits of a product and a gelu apart") {

@@ -62,7 +62,11 @@ cudaError_t blas_multiply(Stream* stream, const Product& p, const Operands& oper
           const std::int64_t place = at * p.stride_result + j * p.ld_result + i;
           if (p.accumulates) sum += element_at(result, p.result, place);
           if (p.has_bias) sum += element_at(bias, p.result, i);
-          if (p.has_gelu_vjp) sum *= pointwise::GeluTanh{}.derivative(element_at(before, p.result, place));
+          if (p.has_gelu_vjp) {
+            set_element_at(result, p.result, place, sum);
+            sum = element_at(result, p.result, place) *
+                  pointwise::GeluTanh{}.derivative(element_at(before, p.result, place));
+          }
           if (p.has_gelu) {
             set_element_at(before, p.result, place, sum);
             sum = pointwise::GeluTanh{}(sum);

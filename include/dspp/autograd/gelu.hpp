@@ -9,7 +9,8 @@ namespace dspp {
 /// x Phi(x), by erf or by the tanh formula (GPT-2's). Hendrycks and Gimpel 2016, arXiv:1606.08415.
 ///
 /// Placement   any finished one, kept
-/// Cost        a Linear that takes the result multiplies by gelu's derivative in the pass of its own backward product
+/// Cost        a Linear that takes the result multiplies by gelu's derivative in the pass of its backward product,
+///             where the device's product can
 /// Memory      keeps x
 template <class T, int Rank, Device D, class W>
 constexpr auto gelu(const Variable<T, Rank, D, W>& x, GeluForm form = GeluForm::tanh);

@@ -16,10 +16,11 @@ namespace dspp {
 /// Memory   x until the backward, and what the function saves during its backward
 /// Source   Chen et al. 2016, arXiv:1604.06174
 ///
-/// Gradients of x, of captured variables and of parameters are those without recompute, bit for bit. Random numbers are
-/// drawn by position (Philox), so the second run repeats the first and no state is saved. A layer must outlive the
-/// tape, and so must what any other function, which is copied or moved, captured by reference. Using a variable that
-/// left the function other than as its result is an error.
+/// Gradients of x, of captured variables and of parameters are those without recompute, bit for bit; on Cuda unless the
+/// function ends with a gelu, whose derivative a product outside of it then does not take (autograd/gelu.hpp). Random
+/// numbers are drawn by position (Philox), so the second run repeats the first and no state is saved. A layer must
+/// outlive the tape, and so must what any other function, which is copied or moved, captured by reference. Using a
+/// variable that left the function other than as its result is an error.
 template <class Function, class T, int Rank, Device D, class Where>
 constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>& x);
 

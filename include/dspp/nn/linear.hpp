@@ -198,7 +198,7 @@ constexpr void accumulate_rows(const Parameter<T, 2, D>& bias, const Tensor<T, 2
       [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(bias.shape().count())), how, dy_rows); });
 }
 
-/// Gives dy W to x; where x is gelu(pre), to pre what that gives, in the product's pass.
+/// Gives dy W to x; where x is gelu(pre), to pre what that gives, in the product's pass where the device's can.
 template <class T, int Rank, Device D>
 constexpr void give_gradient(Tape<D>& tape, Slot x, const Shape<Rank>& shape, const Tensor<T, 2, D>& dy,
                              const Tensor<T, 2, D>& weight) {

@@ -365,7 +365,7 @@ struct Product {
 };
 
 /// The epilogue of a product: c = values (+ bias on every row) or c += values, and optionally activated = gelu(c); or
-/// c = values gelu'(before). R is the type of c: T, or the type that T is computed in.
+/// c = values gelu'(before), of values as they are rounded. R is the type of c: T, or the type that T is computed in.
 template <class R>
 struct Finish {
   R* c = nullptr;

@@ -38,8 +38,8 @@ constexpr MatmulBiasGelu<T, D> matmul_bias_gelu(const Tensor<T, 2, D>& a, Transp
                                                 Transpose tb, const Tensor<T, 1, D>& bias, GeluForm form);
 
 /// (op(a) op(b)) gelu'(x), element by element: the gradient of what gelu was taken of, x [m, n]. In one pass where the
-/// device's product can: on Cuda by tanh, in 16 bits, where rows are multiples of 16 bytes. In 16 bits the product may
-/// be rounded before. Counts 2 m n k + 14 m n operations.
+/// device's product can: on Cuda by tanh, in 16 bits, where rows are multiples of 16 bytes. The product is rounded
+/// before, as by two passes. Counts 2 m n k + 14 m n operations.
 template <class T, class D>
 constexpr Tensor<T, 2, D> matmul_gelu_vjp(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b,
                                           Transpose tb, const Tensor<T, 2, D>& x, GeluForm form);

@@ -74,15 +74,14 @@ void finish_values(const Product& p, const Piece& piece, const C* values, Size s
     const Size at = p.c_offset(piece.row + i, piece.column);
     const C* row = values + i * stride;
     R* c = finish.c + at;
-    if (finish.before)
-      gelu_vjp_row(finish.before + at, row, piece.columns, finish.form, c);
-    else if (finish.bias)
+    if (finish.bias)
       add_bias_row(row, finish.bias + piece.column, piece.columns, c);
     else if (finish.write == Write::accumulate)
       add_row(row, piece.columns, c);
     else if (static_cast<const void*>(row) != c)
       convert_row(row, piece.columns, c);
     if (finish.activated) gelu_row(c, piece.columns, finish.form, finish.activated + at);
+    if (finish.before) gelu_vjp_row(finish.before + at, c, piece.columns, finish.form, c);
   }
 }
 

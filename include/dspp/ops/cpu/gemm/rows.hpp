@@ -75,9 +75,9 @@ void gelu_row(const R* x, Size count, GeluForm form, R* y) {
     map_row(x, count, y, [](auto a) { return pointwise::GeluTanh{}(a); });
 }
 
-/// dx[i] = gelu'(x[i]) dy[i], rounded once. dx may be dy.
-template <class C, class R>
-void gelu_vjp_row(const R* x, const C* dy, Size count, GeluForm form, R* dx) {
+/// dx[i] = gelu'(x[i]) dy[i]. dx may be dy.
+template <class R>
+void gelu_vjp_row(const R* x, const R* dy, Size count, GeluForm form, R* dx) {
   if (form == GeluForm::exact)
     map_rows(x, dy, count, dx, pointwise::Vjp<pointwise::GeluExact>{});
   else
