@@ -6,6 +6,7 @@
 #include <dspp/autograd/context.hpp>
 #include <dspp/autograd/custom_op.hpp>
 #include <dspp/autograd/finite_probe.hpp>
+#include <dspp/autograd/gelu.hpp>
 #include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/move.hpp>
 #include <dspp/autograd/operators.hpp>

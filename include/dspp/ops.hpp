@@ -23,6 +23,7 @@
 #include <dspp/ops/layer_norm.hpp>
 #include <dspp/ops/matmul.hpp>
 #include <dspp/ops/matmul_columns.hpp>
+#include <dspp/ops/normals.hpp>
 #include <dspp/ops/reduce.hpp>
 #include <dspp/ops/reduce_along.hpp>
 #include <dspp/ops/repeat.hpp>
