@@ -121,8 +121,11 @@ class Tape {
   constexpr const GeluArgument<D>* gelu_of(Slot slot) const {
     if (slot.number < 0) return nullptr;
     check_pass(slot);
-    const auto i = static_cast<std::size_t>(slot.number);
-    return i < gradients_.size() && !gradients_[i].closed ? gradients_[i].gelu : nullptr;
+    const auto number = static_cast<std::size_t>(slot.number);
+    if (number < gradients_.size() && gradients_[number].closed) return nullptr;
+    for (std::size_t i = gelus_.size(); i-- > 0 && gelus_[i].output >= slot.number;)
+      if (gelus_[i].output == slot.number) return gelus_[i].argument;
+    return nullptr;
   }
 
   /// Records `backward(tape)`, always called: a boundary.
@@ -160,7 +163,10 @@ class Tape {
     Storage<Memory<D>> storage;
     Size offset = 0;
     bool closed = false;
-    const GeluArgument<D>* gelu = nullptr;  // in the node, which lives until this is closed
+  };
+  struct Gelu {
+    int output = Slot::none;
+    const GeluArgument<D>* argument = nullptr;  // in the node, which lives until the output is closed
   };
 
   constexpr void check_pass(const Slot& slot) const {
@@ -222,6 +228,7 @@ class Tape {
   Size count_ = 0;
   int slots_ = 0;
   List<Gradient> gradients_;
+  List<Gelu> gelus_;              // in the order of their slots
   std::vector<ValueKind> kinds_;  // few: most values of a model share shapes
   List<int*> uses_;               // in the order of the nodes
   std::size_t noted_ = 0;         // those that belong to nodes
@@ -333,7 +340,7 @@ constexpr void Tape<D>::record_gelu(Slot output, const Shape<Rank>& shape, Backw
   if (output.number < 0 || !recording()) return;
   auto* const node = new OutputNode<T, Rank, std::remove_cvref_t<Backward>>(output, shape, std::move(backward));
   push(node);
-  gradient_of(output).gelu = &node->backward;
+  gelus_.push_back({output.number, &node->backward});
 }
 
 template <Device D>
@@ -389,6 +396,7 @@ template <Device D>
 constexpr void Tape<D>::clear() {
   destroy_nodes();
   gradients_.free();
+  gelus_.free();
   kinds_.clear();
   uses_.clear();
   noted_ = 0;
