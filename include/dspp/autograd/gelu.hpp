@@ -21,8 +21,8 @@ namespace detail {
 /// The backward of y = gelu(x).
 template <class T, int Rank, Device D>
 struct GeluBackward : GeluArgument<D> {
-  constexpr GeluBackward(Slot slot, const Tensor<T, Rank, D>& x, GeluForm form)
-      : GeluArgument<D>{slot, form, x.storage(), x.offset()} {}
+  constexpr GeluBackward(Slot of_x, const Tensor<T, Rank, D>& x, GeluForm of_gelu)
+      : GeluArgument<D>{of_x, of_gelu, x.storage(), x.offset()} {}
 
   constexpr void operator()(Tape<D>& tape, Tensor<T, Rank, D> dy) {
     const auto shape = dy.shape();
