@@ -8,6 +8,7 @@
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/cpu/rotary.hpp>
 #include <kernels/add_bias.cuh>
+#include <kernels/attention_choice.cuh>
 #include <kernels/blas.cuh>
 #include <kernels/broadcast.cuh>
 #include <kernels/checks.cuh>
@@ -21,7 +22,6 @@
 #include <kernels/digest.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
-#include <kernels/flash_attention_backward.cuh>
 #include <kernels/gelu.cuh>
 #include <kernels/layer_norm.cuh>
 #include <kernels/matmul.cuh>
