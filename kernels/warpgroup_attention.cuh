@@ -36,19 +36,25 @@ inline constexpr Size swizzled_slack = 1024;  // of shared memory, for that
 template <int Threads, class T, int D, int Rows>
 __device__ inline void copy_rows(const SwizzledTile<T, D, Rows>& to, const HeadsOf<const T>& from,
                                  const kernels::AttentionExtents& at, Size sample, Size head, Size first) {
-  constexpr int packs = D / 8;
-  const T* const begin = from.row(sample, at.sequence, first, head, at.head_dim);
-  const Size rows = at.sequence - first;
+  using Tile = SwizzledTile<T, D, Rows>;
+  constexpr int in_row = Tile::columns / 8, step = Threads / in_row;  // rows that the threads copy at once
+  static_assert(step % 8 == 0);
+  const int row = static_cast<int>(threadIdx.x) / in_row, column = static_cast<int>(threadIdx.x) % in_row * 8;
+  const Size left = at.sequence - first;
+  const int rows = left < Rows ? static_cast<int>(left) : Rows;
+  const T* source = from.row(sample, at.sequence, first + row, head, at.head_dim) + column;
+  T* const place = to.pack(row, column);
   DSPP_UNROLL
-  for (int done = 0; done < Rows * packs; done += Threads) {
-    const int i = done + static_cast<int>(threadIdx.x);
-    if (Rows * packs % Threads != 0 && i >= Rows * packs) break;
-    const int row = i / packs, column = i % packs * 8;
-    auto* const place = reinterpret_cast<Pack<T, 8>*>(to.pack(row, column));
-    if (row < rows && column < at.head_dim)
-      copy_pack_async(place, begin + row * from.stride + column);
-    else
-      *place = Pack<T, 8>{};
+  for (int done = 0; done < Rows; done += step) {
+    DSPP_UNROLL
+    for (int block = 0; block < D / Tile::columns; ++block) {
+      if (Rows % step != 0 && done + row >= Rows) break;
+      auto* const to_pack =
+          reinterpret_cast<Pack<T, 8>*>(place + block * (Rows * Tile::columns) + done * Tile::columns);
+      copy_pack_async(to_pack, source + block * Tile::columns,
+                      done + row < rows && block * Tile::columns + column < at.head_dim);
+    }
+    source += step * from.stride;
   }
 }
 
@@ -190,21 +196,21 @@ __device__ inline void group_forward(const AttentionOperands<T>& of, const Heads
   __pipeline_commit();
   wait_for_tiles();
   if (count > 0) {
-    copy_next(0);
     begin_products(s);
     multiply_rows<Sum::anew>(s, q, own, k(0));
     end_products();
+    copy_next(0);
     wait_for_products<0>(s);
     probabilities(0);
     p = operand_of<T>(s);
     for (int tile = 1; tile < count; ++tile) {
       wait_for_tiles();
-      copy_next(tile);
       begin_products(s, sums);
       multiply_rows<Sum::anew>(s, q, own, k(tile));
       end_products();
       multiply_operand<Sum::on>(sums, p, v(tile - 1));
       end_products();
+      copy_next(tile);
       wait_for_products<1>(s);
       probabilities(tile);
       wait_for_products<0>(sums);

@@ -138,20 +138,20 @@ __device__ inline void group_queries(const AttentionUpstream<T>& from, const Hea
   __pipeline_commit();
   wait_for_tiles();
   if (count > 0) {
-    if (count > 1) copy(1);
     begin_products(s, dyv);
     multiply_scores(0);
+    if (count > 1) copy(1);
     wait_for_products<1>(s);
     take_probabilities(0);
     wait_for_products<0>(dyv);
     ds = group_gradients<T>(s, dyv, query);
     for (int tile = 1; tile < count; ++tile) {
       wait_for_tiles();
-      if (tile + 1 < count) copy(tile + 1);
       begin_products(s, dyv, sums);
       multiply_scores(tile);
       multiply_operand<Sum::on>(sums, ds, k(tile - 1));
       end_products();
+      if (tile + 1 < count) copy(tile + 1);
       wait_for_products<2>(s);
       take_probabilities(tile);
       wait_for_products<0>(dyv, sums);
@@ -227,12 +227,12 @@ __device__ inline void group_keys(const AttentionUpstream<T>& from, const HeadsO
     __pipeline_wait_prior(0);
     fence_shared();
     __syncthreads();  // this step's tiles are there, and the last ones have been read
-    if (step + 1 < steps) copy(step + 1);
     begin_products(s, dyv);
     multiply_rows<Sum::anew>(s, k, own, q(step));
     end_products();
     multiply_rows<Sum::anew>(dyv, v, own, dy(step));
     end_products();
+    if (step + 1 < steps) copy(step + 1);
     wait_for_products<1>(s);
     const FlashQuery* const queries = queries_of(step);
     const int key = first_key + own;

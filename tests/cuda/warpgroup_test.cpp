@@ -57,7 +57,7 @@ __global__ void products(const T* a, const T* b, float* y, float* z) {
 
 /// The largest difference from f64.
 template <class T, int D, int N, Mistake M = Mistake::none>
-double worst_of(Size threads = gpu::group_threads) {
+double worst_of(int threads = gpu::group_threads) {
   std::mt19937 random(3);
   const auto a = laws::normals<T>(64 * D, random), b = laws::normals<T>(N * D, random);
   const DeviceArray<T> d_a(a), d_b(b);
@@ -85,7 +85,7 @@ double worst_of(Size threads = gpu::group_threads) {
 
 #if !DSPP_HAS_NVCC()
 template <Mistake M>
-std::string outcome_of(Size threads = gpu::group_threads) {
+std::string outcome_of(int threads = gpu::group_threads) {
   try {
     return worst_of<bf16, 64, 64, M>(threads) < 1e-3 ? "right" : "wrong";
   } catch (const Error& error) {

@@ -28,7 +28,7 @@ namespace {
 struct Copy {
   void* to;
   const void* from;
-  std::size_t bytes, group;
+  std::size_t bytes, zeros, group;
 };
 
 struct WarpOperation {
@@ -196,14 +196,14 @@ void wait_at(Barrier barrier) {
   Fiber::yield();
 }
 
-void copy_later(void* to, const void* from, std::size_t bytes) {
+void copy_later(void* to, const void* from, std::size_t bytes, std::size_t zeros) {
   State& s = state();
   Thread& thread = *s.threads[s.running];
-  require(bytes == 4 || bytes == 8 || bytes == 16,
+  require((bytes == 4 || bytes == 8 || bytes == 16) && zeros <= bytes,
           "dspp: __pipeline_memcpy_async needs 4, 8 or 16 bytes, but got another number. Copy whole packs.");
   require(reinterpret_cast<std::uintptr_t>(to) % bytes == 0 && reinterpret_cast<std::uintptr_t>(from) % bytes == 0,
           "dspp: __pipeline_memcpy_async needs addresses of its alignment, but got another. Look at the pack's place.");
-  thread.copies.push_back({to, from, bytes, thread.groups});
+  thread.copies.push_back({to, from, bytes, zeros, thread.groups});
 }
 
 void end_group_of_copies() {
@@ -216,7 +216,9 @@ void wait_for_copies(std::size_t later) {
   Thread& thread = *s.threads[s.running];
   if (s.waits_left_out) return;
   for (; !thread.copies.empty() && thread.copies.front().group + later < thread.groups; thread.copies.pop_front()) {
-    std::memcpy(thread.copies.front().to, thread.copies.front().from, thread.copies.front().bytes);
+    const Copy& copy = thread.copies.front();
+    if (copy.bytes > copy.zeros) std::memcpy(copy.to, copy.from, copy.bytes - copy.zeros);
+    std::memset(static_cast<char*>(copy.to) + copy.bytes - copy.zeros, 0, copy.zeros);
     thread.copies_fenced = false;
   }
 }
