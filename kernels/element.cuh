@@ -135,6 +135,10 @@ __device__ inline void copy_pack_async(Pack<T, N>* to, const T* from, bool is_th
   __pipeline_memcpy_async(to, from, sizeof *to, is_there ? 0 : sizeof *to);
 }
 
+__device__ inline void copy_float_async(float* to, const float* from, bool is_there) {
+  __pipeline_memcpy_async(to, from, sizeof *to, is_there ? 0 : sizeof *to);
+}
+
 template <class T, int N>
 __device__ inline void unpack(float (&to)[N], const Pack<T, N>& pack) {
   for (int i = 0; i < N; ++i) {

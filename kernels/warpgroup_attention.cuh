@@ -133,10 +133,16 @@ struct GroupRows {
   }
 };
 
-/// Extents of the kernel's tiles, and where they lie in shared memory.
+/// Extents of the kernel's tiles, and where they lie in shared memory. Of some that were timed on an H200 these were the
+/// fastest: blocks of one warpgroup, several on a multiprocessor, whose products and exponentials meet by chance, and at
+/// D = 128, where registers allow two warpgroups only, these with longer tiles.
 template <class T, int D>
 struct GroupForward {
-  static constexpr int groups = 2, queries = groups * group_rows, keys = 128, threads = groups * group_threads;
+  static constexpr int groups = D == 128 ? 2 : 1, queries = groups * group_rows, keys = D == 128 ? 128 : 64,
+                       threads = groups * group_threads,
+                       blocks = D == 128  ? 1
+                                : D == 96 ? 3
+                                          : 4;
   static constexpr Size k = SwizzledTile<T, D, queries>::bytes, tile = SwizzledTile<T, D, keys>::bytes,
                         v = k + 2 * tile, bytes = v + 2 * tile + swizzled_slack;
 };
@@ -237,7 +243,7 @@ __device__ inline void group_forward(const AttentionOperands<T>& of, const Heads
 }
 
 template <class T, int D>
-__global__ void __launch_bounds__(GroupForward<T, D>::threads, 1)
+__global__ void __launch_bounds__(GroupForward<T, D>::threads, (GroupForward<T, D>::blocks))
     group_attention_kernel(AttentionOperands<T> of, HeadsOf<T> y, float* log_sum_exp, Size tiles) {
   if constexpr (has_warpgroups) group_forward<T, D>(of, y, log_sum_exp, tiles);
 }

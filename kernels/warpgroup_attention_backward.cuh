@@ -24,10 +24,11 @@
 namespace dspp::gpu {
 
 /// Replaces products q k by probabilities, 0 of keys that a query does not see, times the derivative of the cap. Returns
-/// the probabilities, rounded to T. query(i), key(i): those of sum i. is_whole: every query sees every key.
-template <class T, int N, class Query, class Key>
-__device__ inline GroupOperand<N> group_probabilities(GroupSums<N>& s, const Cap& cap, bool is_whole, Query query,
-                                                      Key key) {
+/// the probabilities, rounded to T. Of sum i: log2_sum_exp(i), keys(i), those that its query sees, and key(i). is_whole:
+/// every query sees every key.
+template <class T, int N, class LogSum, class Keys, class Key>
+__device__ inline GroupOperand<N> group_probabilities(GroupSums<N>& s, const Cap& cap, bool is_whole,
+                                                      LogSum log2_sum_exp, Keys keys, Key key) {
   GroupOperand<N> rounded;
   const auto for_pairs = [&](auto p_of) {
     DSPP_UNROLL
@@ -40,26 +41,25 @@ __device__ inline GroupOperand<N> group_probabilities(GroupSums<N>& s, const Cap
       for (int j = 0; j < 2; ++j) s.x[i + j] = p[j] * slope[j];
     }
   };
-  const auto is_seen = [&](int i) { return key(i) >= query(i).keys.from && key(i) < query(i).keys.by; };
+  const auto is_seen = [&](int i) { return key(i) >= keys(i).from && key(i) < keys(i).by; };
   const float unit = cap.scale * log2_e;
   if (cap.cap > 0)
     for_pairs([&](int i, float& slope) {
       const float score = cap(s.x[i], slope);
-      return is_seen(i) ? exp2_approximate(score * log2_e - query(i).log2_sum_exp) : 0.0f;
+      return is_seen(i) ? exp2_approximate(score * log2_e - log2_sum_exp(i)) : 0.0f;
     });
   else if (is_whole)
-    for_pairs([&](int i, float&) { return exp2_approximate(s.x[i] * unit - query(i).log2_sum_exp); });
+    for_pairs([&](int i, float&) { return exp2_approximate(s.x[i] * unit - log2_sum_exp(i)); });
   else
-    for_pairs(
-        [&](int i, float&) { return is_seen(i) ? exp2_approximate(s.x[i] * unit - query(i).log2_sum_exp) : 0.0f; });
+    for_pairs([&](int i, float&) { return is_seen(i) ? exp2_approximate(s.x[i] * unit - log2_sum_exp(i)) : 0.0f; });
   return rounded;
 }
 
-/// ds of those and of products dy v, rounded to T.
-template <class T, int N, class Query>
-__device__ inline GroupOperand<N> group_gradients(GroupSums<N>& s, const GroupSums<N>& dyv, Query query) {
+/// ds of those and of products dy v, rounded to T. own(i): D of sum i.
+template <class T, int N, class Own>
+__device__ inline GroupOperand<N> group_gradients(GroupSums<N>& s, const GroupSums<N>& dyv, Own own) {
   DSPP_UNROLL
-  for (int i = 0; i < GroupSums<N>::count; ++i) s.x[i] *= dyv.x[i] - query(i).own;
+  for (int i = 0; i < GroupSums<N>::count; ++i) s.x[i] *= dyv.x[i] - own(i);
   return operand_of<T>(s);
 }
 
@@ -73,7 +73,8 @@ __device__ inline void zero_sums(GroupSums<N>& sums) {
 
 template <class T, int D>
 struct GroupQueries {
-  static constexpr int groups = 2, queries = groups * group_rows, keys = 64, threads = groups * group_threads;
+  static constexpr int groups = 1, queries = groups * group_rows, keys = 64, threads = groups * group_threads,
+                       blocks = D == 64 ? 3 : 2;
   static constexpr Size dy = SwizzledTile<T, D, queries>::bytes, tile = SwizzledTile<T, D, keys>::bytes, k = 2 * dy,
                         v = k + 3 * tile, bytes = v + 2 * tile + swizzled_slack;
 };
@@ -109,7 +110,7 @@ __device__ inline void group_queries(const AttentionUpstream<T>& from, const Hea
   for (int half = 0; half < 2; ++half)
     queries[half] =
         flash_query(from, own_of, seen, block.sample, block.head, first_query + own + row_of_thread() + 8 * half);
-  const auto query = [&](int i) -> const FlashQuery& { return queries[half_of_sum(i)]; };
+  const auto own_of_sum = [&](int i) { return queries[half_of_sum(i)].own; };
   const Cap cap(from.of);
   GroupSums<D> sums;
   GroupSums<At::keys> s, dyv;
@@ -130,7 +131,9 @@ __device__ inline void group_queries(const AttentionUpstream<T>& from, const Hea
     const int key = first_key + tile * At::keys;
     const bool is_whole = queries[0].keys.from <= key && queries[1].keys.from <= key &&
                           queries[0].keys.by >= key + At::keys && queries[1].keys.by >= key + At::keys;
-    group_probabilities<T>(s, cap, is_whole, query, [&](int i) { return key + column_of_sum(i); });
+    group_probabilities<T>(
+        s, cap, is_whole, [&](int i) { return queries[half_of_sum(i)].log2_sum_exp; },
+        [&](int i) { return queries[half_of_sum(i)].keys; }, [&](int i) { return key + column_of_sum(i); });
   };
   copy_rows<At::threads>(q, from.of.q, at, block.sample, block.head, first_query);
   copy_rows<At::threads>(dy, from.dy, at, block.sample, block.head, first_query);
@@ -144,7 +147,7 @@ __device__ inline void group_queries(const AttentionUpstream<T>& from, const Hea
     wait_for_products<1>(s);
     take_probabilities(0);
     wait_for_products<0>(dyv);
-    ds = group_gradients<T>(s, dyv, query);
+    ds = group_gradients<T>(s, dyv, own_of_sum);
     for (int tile = 1; tile < count; ++tile) {
       wait_for_tiles();
       begin_products(s, dyv, sums);
@@ -155,7 +158,7 @@ __device__ inline void group_queries(const AttentionUpstream<T>& from, const Hea
       wait_for_products<2>(s);
       take_probabilities(tile);
       wait_for_products<0>(dyv, sums);
-      ds = group_gradients<T>(s, dyv, query);
+      ds = group_gradients<T>(s, dyv, own_of_sum);
     }
     begin_products(sums);
     multiply_operand<Sum::on>(sums, ds, k(count - 1));
@@ -167,19 +170,27 @@ __device__ inline void group_queries(const AttentionUpstream<T>& from, const Hea
 }
 
 template <class T, int D>
-__global__ void __launch_bounds__(GroupQueries<T, D>::threads, 1)
+__global__ void __launch_bounds__(GroupQueries<T, D>::threads, (GroupQueries<T, D>::blocks))
     group_queries_kernel(AttentionUpstream<T> from, HeadsOf<T> dq, const float* own, Size tiles) {
   if constexpr (has_warpgroups) group_queries<T, D>(from, dq, own, tiles);
 }
 
 // ---- dk, dv ---------------------------------------------------------------------------------------------------------
 
+/// What two tiles of queries need of each query, in shared memory.
+template <int Queries>
+struct GroupQueryRows {
+  float log_sum_exp[2][Queries], own[2][Queries];
+  FlashSpan keys[2][Queries];
+};
+
 template <class T, int D>
 struct GroupKeys {
-  static constexpr int groups = 2, keys = groups * group_rows, queries = 64, threads = groups * group_threads;
+  static constexpr int groups = D == 64 ? 1 : 2, keys = groups * group_rows, queries = 64,
+                       threads = groups * group_threads, blocks = D == 64 ? 2 : 1;
   static constexpr Size v = SwizzledTile<T, D, keys>::bytes, tile = SwizzledTile<T, D, queries>::bytes, q = 2 * v,
                         dy = q + 2 * tile, rows = dy + 2 * tile,
-                        bytes = rows + 2 * queries * Size{sizeof(FlashQuery)} + swizzled_slack;
+                        bytes = rows + Size{sizeof(GroupQueryRows<queries>)} + swizzled_slack;
 };
 
 template <class T, int D>
@@ -193,9 +204,7 @@ __device__ inline void group_keys(const AttentionUpstream<T>& from, const HeadsO
   const auto k = swizzled_part<T, D, At::keys>(0), v = swizzled_part<T, D, At::keys>(At::v);
   const auto q = [&](int step) { return swizzled_part<T, D, At::queries>(At::q + step % 2 * At::tile); };
   const auto dy = [&](int step) { return swizzled_part<T, D, At::queries>(At::dy + step % 2 * At::tile); };
-  const auto queries_of = [&](int step) {
-    return reinterpret_cast<FlashQuery*>(swizzled_part<T, 64, 8>(At::rows).begin) + step % 2 * At::queries;
-  };
+  auto& rows = *reinterpret_cast<GroupQueryRows<At::queries>*>(swizzled_part<T, D, 8>(At::rows).begin);
 
   // The tiles of queries, those of each query head after another.
   const SeenKeys seen = from.of.seen(block.sample);
@@ -208,9 +217,15 @@ __device__ inline void group_keys(const AttentionUpstream<T>& from, const HeadsO
     const Size head = block.head * at.group() + step / count, query = Size{first_tile + step % count} * At::queries;
     copy_rows<At::threads>(q(step), from.of.q, at, block.sample, head, query);
     copy_rows<At::threads>(dy(step), from.dy, at, block.sample, head, query);
+    const int i = static_cast<int>(threadIdx.x), set = step % 2;
+    if (i < At::queries) {
+      const Size row = (block.sample * at.heads + head) * at.sequence + query + i;
+      const bool is_there = query + i < at.sequence;
+      copy_float_async(&rows.log_sum_exp[set][i], from.log_sum_exp + row, is_there);
+      copy_float_async(&rows.own[set][i], own_of + row, is_there);
+      rows.keys[set][i] = span_of(seen, query + i, 1);
+    }
     __pipeline_commit();
-    const int i = static_cast<int>(threadIdx.x);
-    if (i < At::queries) queries_of(step)[i] = flash_query(from, own_of, seen, block.sample, head, query + i);
   };
 
   const Cap cap(from.of);
@@ -234,18 +249,20 @@ __device__ inline void group_keys(const AttentionUpstream<T>& from, const HeadsO
     end_products();
     if (step + 1 < steps) copy(step + 1);
     wait_for_products<1>(s);
-    const FlashQuery* const queries = queries_of(step);
-    const int key = first_key + own;
-    const auto query = [&](int i) -> const FlashQuery& { return queries[column_of_sum(i)]; };
-    const bool is_whole = queries[At::queries - 1].keys.from <= key && queries[0].keys.by >= key + group_rows &&
-                          queries[At::queries - 1].keys.by >= key + group_rows;
-    p = group_probabilities<T>(s, cap, is_whole, query,
-                               [&](int i) { return key + row_of_thread() + 8 * half_of_sum(i); });
+    const int set = step % 2, key = first_key + own;
+    const FlashSpan* const keys = rows.keys[set];
+    // Later queries see no earlier key than these, and none later than those.
+    const bool is_whole =
+        keys[At::queries - 1].from <= key && keys[0].by >= key + group_rows && keys[At::queries - 1].by > 0;
+    p = group_probabilities<T>(
+        s, cap, is_whole, [&](int i) { return rows.log_sum_exp[set][column_of_sum(i)] * log2_e; },
+        [&](int i) { return keys[column_of_sum(i)]; },
+        [&](int i) { return key + row_of_thread() + 8 * half_of_sum(i); });
     begin_products(sums_v);
     multiply_operand<Sum::on>(sums_v, p, dy(step));
     end_products();
     wait_for_products<1>(dyv);
-    ds = group_gradients<T>(s, dyv, query);
+    ds = group_gradients<T>(s, dyv, [&](int i) { return rows.own[set][column_of_sum(i)]; });
     begin_products(sums_k);
     multiply_operand<Sum::on>(sums_k, ds, q(step));
     end_products();
@@ -258,7 +275,7 @@ __device__ inline void group_keys(const AttentionUpstream<T>& from, const HeadsO
 }
 
 template <class T, int D>
-__global__ void __launch_bounds__(GroupKeys<T, D>::threads, 1)
+__global__ void __launch_bounds__(GroupKeys<T, D>::threads, (GroupKeys<T, D>::blocks))
     group_keys_kernel(AttentionUpstream<T> from, HeadsOf<T> dk, HeadsOf<T> dv, const float* own, Size tiles) {
   if constexpr (has_warpgroups) group_keys<T, D>(from, dk, dv, own, tiles);
 }
