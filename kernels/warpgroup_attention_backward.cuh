@@ -187,7 +187,7 @@ struct GroupQueryRows {
 template <class T, int D>
 struct GroupKeys {
   static constexpr int groups = D == 64 ? 1 : 2, keys = groups * group_rows, queries = 64,
-                       threads = groups * group_threads, blocks = D == 64 ? 2 : 1;
+                       threads = groups * group_threads, blocks = D == 64 ? 3 : 1;
   static constexpr Size v = SwizzledTile<T, D, keys>::bytes, tile = SwizzledTile<T, D, queries>::bytes, q = 2 * v,
                         dy = q + 2 * tile, rows = dy + 2 * tile,
                         bytes = rows + Size{sizeof(GroupQueryRows<queries>)} + swizzled_slack;
