@@ -2,18 +2,18 @@
 /// Attention by warpgroups, on GPUs of compute capability 9.0: what flash_attention.cuh computes, of what that takes, on
 /// tensor cores that read shared memory themselves. Formulas and shapes are those of attention.cuh.
 ///
-///   for each tile of 128 queries, for each tile of 128 keys that one of them sees:
+///   for each tile of 64 queries, for each tile of 64 keys that one of them sees (at D = 128, of 128 and 128):
 ///     s = q k^T;   m' = max(m, row maxima of s);   p = exp(s - m'), rounded to T
 ///     l = exp(m - m') l + row sums of p;   o = exp(m - m') o + p v;   m = m'
 ///   y = o / l,   lse = m + log l;   of a query without keys y is 0 and lse infinity
 ///
-/// A warpgroup has 64 queries of the block's 128; s, p and o stay in registers, where a row is of four lanes. The tensor
+/// A warpgroup has 64 queries; s, p and o stay in registers, where a row is of four lanes. The tensor
 /// cores multiply p v of the last tile while the threads take the maxima and the exponentials of this one's scores, and
 /// the next k and v are copied meanwhile: one barrier a tile. Values of keys that a query does not see count as 0 times
 /// themselves: they must be numbers.
 ///
 /// Bytes     q, y once, k and v once for each tile of queries and query head, from the L2 cache
-/// Memory    shared: 81 KiB at D = 64, 121 at 96, 161 at 128; none beside
+/// Memory    shared: 41 KiB at D = 64, 61 at 96, 161 at 128; none beside
 /// Source    Dao 2023, FlashAttention-2, algorithm 1; Shah et al. 2024, FlashAttention-3, section 3.2, for the order of
 ///           products and softmax
 #pragma once

@@ -2,9 +2,9 @@
 /// The backward pass of warpgroup_attention.cuh, of what that takes: formulas and shapes are those of attention.cuh.
 ///
 ///   first:   D[i] = dy[i] y[i]
-///   keys:    for each tile of 128 keys, for each query head of its group, for each tile of 64 queries that sees one:
+///   keys:    for each tile of 64 keys (128 at D = 96 and 128), for each query head of its group, for each tile of 64 queries that sees one:
 ///              s^T = k q^T;   p^T = exp(s^T - lse);   ds^T = p^T (v dy^T - D);   dv += p^T dy;   dk += ds^T q
-///   queries: for each tile of 128 queries, for each tile of 64 keys that one sees:
+///   queries: for each tile of 64 queries, for each tile of 64 keys that one sees:
 ///              s = q k^T;     p = exp(s - lse);       ds = p (dy v^T - D);       dq += ds k
 ///
 /// Each sum has one owner, a warpgroup, and one order: no atomics, the same bits in every run, for seven products
@@ -13,8 +13,8 @@
 ///
 /// Bytes     dy, y for D; q, dy once for each tile of keys and of queries, k, v once for each tile of queries, from
 ///           the L2 cache
-/// Memory    shared: keys 67 KiB at D = 64, 99 at 96, 131 at 128; queries 73, 109 and 145. Beside: D, f32 [batch,
-///           heads, sequence]
+/// Memory    shared: keys 51 KiB at D = 64, 99 at 96, 131 at 128; queries 57, 85 and 113. Beside: D, f32 [batch, heads,
+///           sequence]
 /// Source    Dao 2023, FlashAttention-2, algorithm 2; Shah et al. 2024, FlashAttention-3, appendix B
 #pragma once
 
