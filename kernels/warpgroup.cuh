@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products of tiles by a warpgroup, four warps, on the tensor cores of GPUs of compute capability 9.0: `wgmma`, bf16 or
-/// f16 with sums in f32. Other GPUs do not have it, and code for them is compiled without.
+/// Products of tiles by a warpgroup, four warps, on the tensor cores of GPUs of compute capability 9.0: `wgmma`, bf16
+/// or f16 with sums in f32. Other GPUs do not have it, and code for them is compiled without.
 ///
 /// The tensor cores read the right operand themselves, from shared memory, and the left one from there or from
 /// registers. They work beside the threads, one group of products after another:

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Attention by warpgroups, on GPUs of compute capability 9.0: what flash_attention.cuh computes, of what that takes, on
-/// tensor cores that read shared memory themselves. Formulas and shapes are those of attention.cuh.
+/// Attention by warpgroups, on GPUs of compute capability 9.0: what flash_attention.cuh computes, of what that takes,
+/// on tensor cores that read shared memory themselves. Formulas and shapes are those of attention.cuh.
 ///
 ///   for each tile of 64 queries, for each tile of 64 keys that one of them sees (at D = 128, of 128 and 128):
 ///     s = q k^T;   m' = max(m, row maxima of s);   p = exp(s - m'), rounded to T
 ///     l = exp(m - m') l + row sums of p;   o = exp(m - m') o + p v;   m = m'
 ///   y = o / l,   lse = m + log l;   of a query without keys y is 0 and lse infinity
 ///
-/// A warpgroup has 64 queries; s, p and o stay in registers, where a row is of four lanes. The tensor
-/// cores multiply p v of the last tile while the threads take the maxima and the exponentials of this one's scores, and
-/// the next k and v are copied meanwhile: one barrier a tile. Values of keys that a query does not see count as 0 times
-/// themselves: they must be numbers.
+/// A warpgroup has 64 queries; s, p and o stay in registers, where a row is of four lanes. The tensor cores multiply p v
+/// of the last tile while the threads take the maxima and the exponentials of this one's scores, and the next k and v
+/// are copied meanwhile: one barrier a tile. Values of keys that a query does not see count as 0 times themselves: they
+/// must be numbers.
 ///
 /// Bytes     q, y once, k and v once for each tile of queries and query head, from the L2 cache
 /// Memory    shared: 41 KiB at D = 64, 61 at 96, 161 at 128; none beside
@@ -133,9 +133,9 @@ struct GroupRows {
   }
 };
 
-/// Extents of the kernel's tiles, and where they lie in shared memory. Of some that were timed on an H200 these were the
-/// fastest: blocks of one warpgroup, several on a multiprocessor, whose products and exponentials meet by chance, and at
-/// D = 128, where registers allow two warpgroups only, these with longer tiles.
+/// Extents of the kernel's tiles, and where they lie in shared memory. Of some that were timed on an H200 these were
+/// the fastest: blocks of one warpgroup, several on a multiprocessor, whose products and exponentials meet by chance;
+/// at D = 128, where registers allow two warpgroups only, these with longer tiles.
 template <class T, int D>
 struct GroupForward {
   static constexpr int groups = D == 128 ? 2 : 1, queries = groups * group_rows, keys = D == 128 ? 128 : 64,

@@ -2,7 +2,8 @@
 /// The backward pass of warpgroup_attention.cuh, of what that takes: formulas and shapes are those of attention.cuh.
 ///
 ///   first:   D[i] = dy[i] y[i]
-///   keys:    for each tile of 64 keys (128 at D = 96 and 128), for each query head of its group, for each tile of 64 queries that sees one:
+///   keys:    for each tile of 64 keys (128 at D = 96 and 128), for each query head of its group, for each tile of 64
+///            queries that sees one:
 ///              s^T = k q^T;   p^T = exp(s^T - lse);   ds^T = p^T (v dy^T - D);   dv += p^T dy;   dk += ds^T q
 ///   queries: for each tile of 64 queries, for each tile of 64 keys that one sees:
 ///              s = q k^T;     p = exp(s - lse);       ds = p (dy v^T - D);       dq += ds k
@@ -23,9 +24,9 @@
 
 namespace dspp::gpu {
 
-/// Replaces products q k by probabilities, 0 of keys that a query does not see, times the derivative of the cap. Returns
-/// the probabilities, rounded to T. Of sum i: log2_sum_exp(i), keys(i), those that its query sees, and key(i). is_whole:
-/// every query sees every key.
+/// Replaces products q k by probabilities, 0 of keys that a query does not see, times the derivative of the cap.
+/// Returns the probabilities, rounded to T. Of sum i: log2_sum_exp(i), keys(i), those that its query sees, and key(i).
+/// is_whole: every query sees every key.
 template <class T, int N, class LogSum, class Keys, class Key>
 __device__ inline GroupOperand<N> group_probabilities(GroupSums<N>& s, const Cap& cap, bool is_whole,
                                                       LogSum log2_sum_exp, Keys keys, Key key) {
