@@ -8,6 +8,7 @@
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/cpu/rotary.hpp>
 #include <kernels/add_bias.cuh>
+#include <kernels/attention_choice.cuh>
 #include <kernels/blas.cuh>
 #include <kernels/broadcast.cuh>
 #include <kernels/checks.cuh>
@@ -21,7 +22,6 @@
 #include <kernels/digest.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
-#include <kernels/flash_attention_backward.cuh>
 #include <kernels/gelu.cuh>
 #include <kernels/layer_norm.cuh>
 #include <kernels/matmul.cuh>
@@ -363,7 +363,7 @@ inline Libraries& libraries_of(CudaMemory& on) {
 inline Blas& blas_of(CudaMemory& on) {
   return libraries_of(on).blas;
 }
-/// By cuDNN, where it takes them; else by dspp's own kernels.
+/// By cuDNN, where it takes them and is faster; else by dspp's own kernels.
 template <class T>
 void attention_on(CudaMemory& on, const AttentionOperands<T>& of, HeadsOf<T> y, float* log_sum_exp) {
   const cudaStream_t stream = stream_of(on);
@@ -379,7 +379,9 @@ void attention_backward_on(CudaMemory& on, const AttentionUpstream<T>& from, Hea
   const cudaStream_t stream = stream_of(on);
 #if DSPP_HAS_CUDNN()
   if constexpr (sizeof(T) == 2)
-    if (cudnn_attention_backward(libraries_of(on).attention, stream, from, dq, dk, dv, workspace)) return;
+    if (!is_faster_than_cudnn_backward(from.of, from.y, from.dy, dq, dk, dv) &&
+        cudnn_attention_backward(libraries_of(on).attention, stream, from, dq, dk, dv, workspace))
+      return;
 #endif
   attention_backward(stream, from, dq, dk, dv, dbias, own);
 }

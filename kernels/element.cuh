@@ -129,6 +129,15 @@ template <class T, int N>
 __device__ inline void copy_pack_async(Pack<T, N>* to, const T* from) {
   __pipeline_memcpy_async(to, from, sizeof *to);
 }
+/// Zeros in its place unless is_there; nothing is read then.
+template <class T, int N>
+__device__ inline void copy_pack_async(Pack<T, N>* to, const T* from, bool is_there) {
+  __pipeline_memcpy_async(to, from, sizeof *to, is_there ? 0 : sizeof *to);
+}
+
+__device__ inline void copy_float_async(float* to, const float* from, bool is_there) {
+  __pipeline_memcpy_async(to, from, sizeof *to, is_there ? 0 : sizeof *to);
+}
 
 template <class T, int N>
 __device__ inline void unpack(float (&to)[N], const Pack<T, N>& pack) {

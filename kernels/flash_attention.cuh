@@ -171,13 +171,4 @@ void flash_attention(cudaStream_t stream, const AttentionOperands<T>& of, HeadsO
   });
 }
 
-/// By the fastest kernels that take it, or plainly.
-template <class T>
-void attention(cudaStream_t stream, const AttentionOperands<T>& of, HeadsOf<T> y, float* log_sum_exp,
-               AttentionKernels by = AttentionKernels::fastest) {
-  if constexpr (sizeof(T) == 2)
-    if (by == AttentionKernels::fastest && flash_takes(of, y)) return flash_attention(stream, of, y, log_sum_exp);
-  plain_attention(stream, of, y, log_sum_exp);
-}
-
 }  // namespace dspp::gpu

@@ -291,15 +291,4 @@ void flash_attention_backward(cudaStream_t stream, const AttentionUpstream<T>& f
   });
 }
 
-/// By the fastest kernels that take it, or plainly. dbias may be null, else it grows. `own`: see above, or null where T
-/// is f32.
-template <class T>
-void attention_backward(cudaStream_t stream, const AttentionUpstream<T>& from, HeadsOf<T> dq, HeadsOf<T> dk,
-                        HeadsOf<T> dv, float* dbias, float* own, AttentionKernels by = AttentionKernels::fastest) {
-  if constexpr (sizeof(T) == 2)
-    if (by == AttentionKernels::fastest && dbias == nullptr && flash_takes(from.of, from.y, from.dy, dq, dk, dv))
-      return flash_attention_backward(stream, from, dq, dk, dv, own);
-  plain_attention_backward(stream, from, dq, dk, dv, dbias);
-}
-
 }  // namespace dspp::gpu

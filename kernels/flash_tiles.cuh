@@ -149,7 +149,4 @@ void with_tile_columns(Size head_dim, F f) {
     f(std::integral_constant<int, 128>{});
 }
 
-/// Which kernels compute attention.
-enum class AttentionKernels { fastest, plain };
-
 }  // namespace dspp::gpu

@@ -14,13 +14,13 @@
 #include <kernels/adamw.cuh>
 #include <kernels/add_bias.cuh>
 #include <kernels/arithmetic.cuh>
+#include <kernels/attention_choice.cuh>
 #include <kernels/column_sum.cuh>
 #include <kernels/cross_entropy.cuh>
 #include <kernels/cross_entropy_parts.cuh>
 #include <kernels/cudnn_attention.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
-#include <kernels/flash_attention_backward.cuh>
 #include <kernels/gelu.cuh>
 #include <kernels/layer_norm.cuh>
 #include <kernels/rms_norm.cuh>
@@ -317,11 +317,14 @@ void attentions(const kernels::AttentionExtents& at) {
                             std::to_string(at.heads) + "x" + std::to_string(at.head_dim);
   const std::string name = at.rule.mask == AttentionMask::causal ? "attention_causal" : "attention_full";
   const double each = static_cast<double>(q.size() + kv.size() / 2) * 2;
-  time(name, "bf16", shape, 2 * each, [&] { gpu::flash_attention<bf16>(nullptr, of, {y, width}, lse); });
-  time(name + "_backward", "bf16", shape, 4 * each, [&] {
-    gpu::flash_attention_backward<bf16>(nullptr, {of, {y, width}, {dy, width}, lse}, {dq, width}, {dkv, 2 * kv_width},
-                                        {dkv + kv_width, 2 * kv_width}, own);
-  });
+  for (const auto by : {gpu::AttentionKernels::by_warps, gpu::AttentionKernels::fastest}) {
+    const std::string kind = name + (by == gpu::AttentionKernels::by_warps ? "_by_warps" : "");
+    time(kind, "bf16", shape, 2 * each, [&] { gpu::attention<bf16>(nullptr, of, {y, width}, lse, by); });
+    time(kind + "_backward", "bf16", shape, 4 * each, [&] {
+      gpu::attention_backward<bf16>(nullptr, {of, {y, width}, {dy, width}, lse}, {dq, width}, {dkv, 2 * kv_width},
+                                    {dkv + kv_width, 2 * kv_width}, nullptr, own, by);
+    });
+  }
 #if DSPP_HAS_CUDNN()
   const Array<std::uint8_t> forward(gpu::cudnn_forward_workspace), backward(gpu::cudnn_slices(at).workspace_bytes());
   gpu::CudnnAttention cudnn;
@@ -383,6 +386,8 @@ int main(int count, char** arguments) {
     rotaries(16384, 2048, 64, 128);
     embeddings(262144, 50304, 768);
     matrices(65536, 3072);
+    attentions({32, 1024, 12, 12, 64, {}});
+    attentions({24, 1024, 25, 25, 64, {}});
     for (const AttentionMask mask : {AttentionMask::causal, AttentionMask::full}) {
       attentions({4, 4096, 32, 32, 64, {mask}});
       attentions({4, 4096, 16, 16, 128, {mask}});

@@ -3,8 +3,8 @@
 // labels: cuda
 #include <doctest/doctest.h>
 
+#include <kernels/attention_choice.cuh>
 #include <kernels/cudnn_graphs.cuh>
-#include <kernels/flash_attention_backward.cuh>
 
 #include <laws/device_attention.hpp>
 

@@ -2,7 +2,7 @@
 // labels: cuda
 #include <doctest/doctest.h>
 
-#include <kernels/flash_attention_backward.cuh>
+#include <kernels/attention_choice.cuh>
 
 #include <laws/device_attention.hpp>
 #include <laws/device_schedules.hpp>
@@ -17,9 +17,10 @@ namespace {
 template <class T>
 inline constexpr laws::AttentionBounds bounds{0x1p24 * laws::rounding_of<T>, 0x1p24 * 4 * laws::rounding_of<T>};
 
+using gpu::AttentionKernels;
+
 template <class T>
-void check(const AttentionCase& c, std::mt19937& random, bool is_taken = true,
-           gpu::AttentionKernels by = gpu::AttentionKernels::fastest) {
+void check(const AttentionCase& c, std::mt19937& random, AttentionKernels by, bool is_taken = true) {
   laws::check_attention<T>(
       c, random, bounds<T>,
       [&](cudaStream_t stream, const auto& of, auto y, float* lse) {
@@ -32,6 +33,13 @@ void check(const AttentionCase& c, std::mt19937& random, bool is_taken = true,
       });
 }
 
+/// By warpgroups, where the GPU has them, and by warps.
+template <class T>
+void check_both(const AttentionCase& c, std::mt19937& random) {
+  check<T>(c, random, AttentionKernels::fastest);
+  check<T>(c, random, AttentionKernels::by_warps);
+}
+
 }  // namespace
 
 TEST_CASE("gpu::flash_attention and its backward pass agree with f64 on the Cpu, causal and full, in groups of heads") {
@@ -39,13 +47,13 @@ TEST_CASE("gpu::flash_attention and its backward pass agree with f64 on the Cpu,
   for (const AttentionMask mask : {AttentionMask::causal, AttentionMask::full}) {
     AttentionCase c(1, 131, 1, 2, 64);
     c.at.rule.mask = mask;
-    check<bf16>(c, random);
+    check_both<bf16>(c, random);
     c = AttentionCase(1, 65, 1, 1, 96);
     c.at.rule.mask = mask;
-    check<f16>(c, random);
+    check_both<f16>(c, random);
     c = AttentionCase(2, 33, 1, 1, 128);
     c.at.rule.mask = mask;
-    check<bf16>(c, random);
+    check_both<bf16>(c, random);
   }
 }
 
@@ -58,7 +66,7 @@ TEST_CASE("gpu::flash_attention takes windows, caps, lengths, documents, and til
                head_dim = head_dims[random() % std::size(head_dims)];
     AttentionCase c(1 + (sequence < 64), sequence, odd_extent(2, random), odd_extent(2, random), head_dim);
     c.draw_rule(random, 30);
-    i % 2 ? check<bf16>(c, random) : check<f16>(c, random);
+    i % 2 ? check_both<bf16>(c, random) : check_both<f16>(c, random);
   }
 }
 
@@ -66,14 +74,14 @@ TEST_CASE("gpu::flash_attention takes samples and tiles without keys, and window
   std::mt19937 random(14);
   AttentionCase empty(8, 40, 1, 1, 64);
   empty.lengths = {0, 0, 7, 0, 0, 40, 0, 0};
-  check<bf16>(empty, random);
+  check_both<bf16>(empty, random);
   AttentionCase shorter(2, 140, 1, 1, 16);  // the second tile of keys is of no query
   shorter.lengths = {100, 128};
-  check<f16>(shorter, random);
+  check_both<f16>(shorter, random);
   for (const AttentionMask mask : {AttentionMask::causal, AttentionMask::full}) {
     AttentionCase narrow(1, 140, 1, 1, 16);
     narrow.at.rule = {.mask = mask, .window = 2};
-    check<bf16>(narrow, random);
+    check_both<bf16>(narrow, random);
   }
 }
 
@@ -81,10 +89,10 @@ TEST_CASE("gpu::attention computes plainly what gpu::flash_attention does not ta
   std::mt19937 random(15);
   AttentionCase biased(1, 9, 1, 2, 16);
   biased.has_bias = true;
-  check<bf16>(biased, random, false);
-  check<bf16>({1, 9, 1, 2, 12}, random, false);
-  check<f16>({1, 3, 1, 1, 136}, random, false);
-  check<bf16>({1, 9, 1, 2, 16}, random, true, gpu::AttentionKernels::plain);
+  check<bf16>(biased, random, AttentionKernels::fastest, false);
+  check<bf16>({1, 9, 1, 2, 12}, random, AttentionKernels::fastest, false);
+  check<f16>({1, 3, 1, 1, 136}, random, AttentionKernels::fastest, false);
+  check<bf16>({1, 9, 1, 2, 16}, random, AttentionKernels::plain);
   const auto at_byte = [](std::uintptr_t address) { return reinterpret_cast<const bf16*>(address); };
   const auto takes = [&](Size stride, std::uintptr_t base) {
     const gpu::HeadsOf<const bf16> heads{at_byte(64), 64}, other{at_byte(base), stride};
@@ -100,6 +108,6 @@ TEST_CASE("gpu::flash_attention gives the same under random schedules") {
     std::mt19937 random(16);
     AttentionCase c(2, 70, 1, 1, 16);
     c.lengths = {0, 70};
-    check<bf16>(c, random);
+    check_both<bf16>(c, random);
   });
 }

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <deque>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -17,6 +19,7 @@
 
 #include <dspp/base/error.hpp>
 #include <software_gpu/fiber.hpp>
+#include <software_gpu/warpgroup.hpp>
 
 namespace dspp::software_gpu {
 
@@ -25,7 +28,7 @@ namespace {
 struct Copy {
   void* to;
   const void* from;
-  std::size_t bytes, group;
+  std::size_t bytes, zeros, group;
 };
 
 struct WarpOperation {
@@ -33,6 +36,19 @@ struct WarpOperation {
   const void* memory;
   std::size_t stride;
   bool operator==(const WarpOperation&) const = default;
+};
+
+struct Product {
+  float* sums;
+  std::function<void(float*)> add;
+  std::size_t group;
+};
+
+/// Sums that products are under way for: what they are by now.
+struct HeldSums {
+  float* place;
+  std::vector<float> values;
+  int products;
 };
 
 struct Thread {
@@ -44,12 +60,17 @@ struct Thread {
   std::deque<Copy> copies;
   std::size_t groups = 0;
   std::size_t operations = 0;  // of the warp, that it came to
+  std::deque<Product> products;
+  std::vector<HeldSums> held;
+  std::size_t product_groups = 0;
+  bool products_begun = false, copies_fenced = true;
 };
 
 struct Warp {
   std::uint64_t slots[2][warp_size];
   float operands[2][2 * 256];
   std::vector<WarpOperation> operations;
+  std::vector<std::pair<const void*, const void*>> group_products;  // of its warpgroup, that it came to: their operands
 };
 
 // One block at a time, on one thread of the host.
@@ -134,9 +155,14 @@ void run_block(void (*kernel)(void*), void* arguments) {
     s.threads[t]->copies.clear();
     s.threads[t]->groups = 0;
     s.threads[t]->operations = 0;
+    s.threads[t]->products.clear();
+    s.threads[t]->held.clear();
+    s.threads[t]->product_groups = 0;
+    s.threads[t]->products_begun = false;
+    s.threads[t]->copies_fenced = true;
     s.threads[t]->fiber.start(kernel, arguments);
   }
-  for (Warp& warp : s.warps) warp.operations.clear();
+  for (Warp& warp : s.warps) warp.operations.clear(), warp.group_products.clear();
   std::vector<unsigned> order(s.count / warp_size);
   std::iota(order.begin(), order.end(), 0u);
   while (!order.empty()) {
@@ -150,6 +176,14 @@ void run_block(void (*kernel)(void*), void* arguments) {
             "dspp: a thread of the GPU in software needs to wait for its copies, but one ended before. They could come "
             "later than what it wrote.",
             ErrorCode::state);
+  for (unsigned t = 0; t < s.count; ++t)
+    require(s.threads[t]->products.empty(),
+            "dspp: a thread of the GPU in software needs to wait for its products, but one ended before. They could "
+            "read shared memory that is another block's.",
+            ErrorCode::state);
+  for (std::size_t warp = 0; warp < s.warps.size(); ++warp)
+    if (s.warps[warp].group_products != s.warps[warp / 4 * 4].group_products)
+      divergent("the warps of a warpgroup come to different products");
 }
 
 }  // namespace
@@ -162,14 +196,14 @@ void wait_at(Barrier barrier) {
   Fiber::yield();
 }
 
-void copy_later(void* to, const void* from, std::size_t bytes) {
+void copy_later(void* to, const void* from, std::size_t bytes, std::size_t zeros) {
   State& s = state();
   Thread& thread = *s.threads[s.running];
-  require(bytes == 4 || bytes == 8 || bytes == 16,
+  require((bytes == 4 || bytes == 8 || bytes == 16) && zeros <= bytes,
           "dspp: __pipeline_memcpy_async needs 4, 8 or 16 bytes, but got another number. Copy whole packs.");
   require(reinterpret_cast<std::uintptr_t>(to) % bytes == 0 && reinterpret_cast<std::uintptr_t>(from) % bytes == 0,
           "dspp: __pipeline_memcpy_async needs addresses of its alignment, but got another. Look at the pack's place.");
-  thread.copies.push_back({to, from, bytes, thread.groups});
+  thread.copies.push_back({to, from, bytes, zeros, thread.groups});
 }
 
 void end_group_of_copies() {
@@ -181,8 +215,75 @@ void wait_for_copies(std::size_t later) {
   State& s = state();
   Thread& thread = *s.threads[s.running];
   if (s.waits_left_out) return;
-  for (; !thread.copies.empty() && thread.copies.front().group + later < thread.groups; thread.copies.pop_front())
-    std::memcpy(thread.copies.front().to, thread.copies.front().from, thread.copies.front().bytes);
+  for (; !thread.copies.empty() && thread.copies.front().group + later < thread.groups; thread.copies.pop_front()) {
+    const Copy& copy = thread.copies.front();
+    if (copy.bytes > copy.zeros) std::memcpy(copy.to, copy.from, copy.bytes - copy.zeros);
+    std::memset(static_cast<char*>(copy.to) + copy.bytes - copy.zeros, 0, copy.zeros);
+    thread.copies_fenced = false;
+  }
+}
+
+void fence_copies() {
+  State& s = state();
+  s.threads[s.running]->copies_fenced = true;
+}
+
+void begin_products() {
+  State& s = state();
+  s.threads[s.running]->products_begun = true;
+}
+
+void multiply_later(float* sums, int count, bool adds, const void* left, const void* right,
+                    std::function<void(float*)> product) {
+  State& s = state();
+  Thread& thread = *s.threads[s.running];
+  require(s.count % 128 == 0,
+          "dspp: a product of a warpgroup needs blocks of whole warpgroups, but got another. Take a multiple of 128 "
+          "threads.");
+  require(thread.products_begun,
+          "dspp: a product of a warpgroup needs begin_products() after threads waited for others and wrote their sums, "
+          "but got none. Call it before the product.");
+  for (unsigned t = 0; t < s.count; ++t)
+    require(s.threads[t]->copies_fenced,
+            "dspp: a product of a warpgroup needs what threads copied to shared memory, but one has waited for its "
+            "copies and not called fence_shared(). Call it before the barrier.");
+  begin_warp_operation(40, left, static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(right)));
+  if (lane_of_thread() == 0) s.warps[s.running / warp_size].group_products.emplace_back(left, right);
+  auto held = std::find_if(thread.held.begin(), thread.held.end(), [&](const auto& h) { return h.place == sums; });
+  if (held == thread.held.end()) {
+    thread.held.push_back({sums, std::vector<float>(sums, sums + count), 0});
+    held = thread.held.end() - 1;
+  }
+  ++held->products;
+  thread.products.push_back({sums,
+                             [count, adds, product = std::move(product)](float* x) {
+                               if (!adds) std::fill_n(x, count, 0.0f);
+                               product(x);
+                             },
+                             thread.product_groups});
+  std::fill_n(sums, count, std::numeric_limits<float>::quiet_NaN());
+}
+
+void end_group_of_products() {
+  State& s = state();
+  Thread& thread = *s.threads[s.running];
+  ++thread.product_groups;
+}
+
+void wait_for_products(std::size_t later) {
+  State& s = state();
+  Thread& thread = *s.threads[s.running];
+  thread.products_begun = false;
+  for (; !thread.products.empty() && thread.products.front().group + later < thread.product_groups;
+       thread.products.pop_front()) {
+    const Product& first = thread.products.front();
+    const auto held =
+        std::find_if(thread.held.begin(), thread.held.end(), [&](const auto& h) { return h.place == first.sums; });
+    first.add(held->values.data());
+    if (--held->products > 0) continue;
+    std::copy(held->values.begin(), held->values.end(), first.sums);
+    thread.held.erase(held);
+  }
 }
 
 std::uint64_t& slot_of_lane(unsigned lane) {

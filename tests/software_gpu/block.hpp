@@ -56,8 +56,9 @@ T shuffle(unsigned mask, T value, unsigned from) {
   return result;
 }
 
-/// Copies of the running thread, which are done as late as they may be: when it waits for their group.
-void copy_later(void* to, const void* from, std::size_t bytes);
+/// Copies of the running thread, which are done as late as they may be: when it waits for their group. The last `zeros`
+/// of the bytes are 0 and not read.
+void copy_later(void* to, const void* from, std::size_t bytes, std::size_t zeros = 0);
 void end_group_of_copies();
 /// For all groups but the last `later`.
 void wait_for_copies(std::size_t later);

@@ -39,8 +39,8 @@ inline int __any_sync(unsigned mask, int holds) {
   return holds;
 }
 
-inline void __pipeline_memcpy_async(void* to, const void* from, std::size_t bytes) {
-  dspp::software_gpu::copy_later(to, from, bytes);
+inline void __pipeline_memcpy_async(void* to, const void* from, std::size_t bytes, std::size_t zeros = 0) {
+  dspp::software_gpu::copy_later(to, from, bytes, zeros);
 }
 inline void __pipeline_commit() {
   dspp::software_gpu::end_group_of_copies();

@@ -153,7 +153,13 @@ bool step(Stream& wanted) {
   s.queue.pop_front();
   if (item.work) {
     const Open open;
-    item.work();
+    try {
+      item.work();
+    } catch (...) {
+      // Nothing runs after a kernel that failed, as on a GPU: the host may free what later copies would write to.
+      for (Item& later : s.queue) later.work = nullptr;
+      throw;
+    }
   }
   if (item.records) *item.records = true;
   return true;

@@ -11,32 +11,20 @@
 
 #include <kernels/column_sum.cuh>
 #include <kernels/cross_entropy.cuh>
-#include <kernels/flash_attention_backward.cuh>
 #include <kernels/layer_norm.cuh>
 #include <kernels/rms_norm.cuh>
 #include <kernels/transpose.cuh>
 
 #include <laws/device_array.hpp>
 #include <laws/device_schedules.hpp>
+#include <laws/left_out.hpp>
 
 using namespace dspp;
 using laws::DeviceArray;
 
 namespace {
 
-/// The largest of the errors that run() returns under so many orders of warps and blocks, with __syncthreads number
-/// `barrier` left out.
-template <class Run>
-double worst_without(int barrier, Run run, unsigned orders = 20) {
-  software_gpu::leave_out_barrier(barrier);
-  laws::Worst worst;
-  for (unsigned seed = 0; seed < orders; ++seed) {
-    software_gpu::seed(seed);
-    worst.add(run());
-  }
-  software_gpu::leave_out_barrier(-1);
-  return worst.value();
-}
+using laws::worst_without;
 
 /// A kernel whose odd warps pass by a barrier.
 template <int Kind>
@@ -202,71 +190,6 @@ TEST_CASE("The GPU in software finds what a norm's backward pass and cross-entro
   software_gpu::leave_out_waits_for_copies(true);
   CHECK(worst_without(-1, losses, 1) > 1e-2);
   software_gpu::leave_out_waits_for_copies(false);
-}
-
-namespace {
-
-/// Whether f() gives more than 0, or ends its process. Without a barrier or the waits one of the kernels below corrupts
-/// the heap of its process, which counts as found; what it writes there is not known: nothing behind its shared memory.
-template <class F>
-bool fails_apart(F f) {
-  std::fflush(nullptr);  // else the child writes it, too
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    std::signal(SIGABRT, SIG_DFL);
-    if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr)
-      _exit(0);
-    _exit(f() > 0 ? 1 : 0);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-}
-
-}  // namespace
-
-TEST_CASE("The GPU in software finds each __syncthreads and the waits of flash attention that are left out") {
-  std::mt19937 random(5);
-  const kernels::AttentionExtents at{1, 140, 1, 1, 16, {AttentionMask::full}};
-  const Size count = at.sequence * at.width();
-  const DeviceArray<bf16> q(laws::normals<bf16>(count, random)), k(laws::normals<bf16>(count, random)),
-      v(laws::normals<bf16>(count, random)), dy(laws::normals<bf16>(count, random));
-  const auto heads = [&](const DeviceArray<bf16>& x) { return gpu::HeadsOf<const bf16>{x, at.width()}; };
-  const auto to = [&](const DeviceArray<bf16>& x) { return gpu::HeadsOf<bf16>{x, at.width()}; };
-  const auto run = [&](int which) {
-    const laws::TestStream stream;
-    const DeviceArray<bf16> y(count), dq(count), dk(count), dv(count);
-    const DeviceArray<float> lse(at.sequence), own(at.sequence);
-    const auto of = gpu::attention_operands<bf16>(at, {}, heads(q), heads(k), heads(v));
-    gpu::flash_attention<bf16>(stream, of, to(y), lse);
-    if (which > 0) {
-      y.read(stream);
-      gpu::flash_attention_backward<bf16>(stream, {of, heads(y), heads(dy), lse}, to(dq), to(dk), to(dv), own);
-    }
-    const DeviceArray<bf16>* const results[] = {&y, &dq, &dk, &dv};
-    return laws::in_f64(results[which]->read(stream));
-  };
-  // Barriers of y: two for each of three tiles of keys; of dq: for each of five; of dk and dv: one a tile of queries.
-  constexpr int barriers[] = {6, 10, 3, 3};
-  for (int which = 0; which < 4; ++which) {
-    const auto expected = run(which);
-    const auto worst = [&] {
-      const auto got = run(which);
-      laws::Worst apart;
-      for (std::size_t i = 0; i < got.size(); ++i) apart.add(laws::difference(got[i], expected[i]));
-      return apart.value();
-    };
-    CHECK(worst_without(-1, worst, 3) == 0);
-    for (int barrier = 0; barrier < barriers[which]; ++barrier) {
-      CAPTURE(which);
-      CAPTURE(barrier);
-      CHECK(fails_apart([&] { return worst_without(barrier, worst, 3); }));
-    }
-    software_gpu::leave_out_waits_for_copies(true);
-    CHECK(fails_apart([&] { return worst_without(-1, worst, 1); }));
-    software_gpu::leave_out_waits_for_copies(false);
-  }
 }
 
 TEST_CASE("The GPU in software names a barrier that not all threads come to") {

@@ -60,6 +60,10 @@ struct SliceGeometry {
  private:
   template <class F>
   constexpr void for_each_run_of_slice(int part, Size begin, Size end, F f) const {
+    if (parts == 1 && local == global) {
+      if (begin < end) f(begin, begin, end - begin);
+      return;
+    }
     const Size row = local * inner, first = parts == 1 ? 0 : part * row;  // not cut: all of it
     const Size valid = std::clamp<Size>(global * inner - first, 0, row);
     for (Size i = begin / row; i * row < end; ++i) {
