@@ -1,23 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Cross-entropy of rows whose columns lie on several ranks: each rank reduces its own to three numbers a row, which
-/// are gathered and combined, and then has the gradient of its columns.
+/// are gathered and combined, and then has the gradient of its columns. Where a rank has all columns, cross_entropy.cuh
+/// does it in one pass.
 ///
 ///   parts[i] = (max over own classes, sum of exp(x - max), sum over own classes of p[i, j] x[i, j])
 ///   lse[i] = log sum over all ranks, loss = sum of w[i] (lse[i] - sum of the third numbers) / counted
 ///   dx[i, j] = dloss w[i] / counted (exp(x[i, j] - lse[i]) - p[i, j])
 ///
-/// logits [rows, columns] of a rank, of which the first `valid` are classes, from `first_column` on; parts [ranks,
-/// rows, 3], ranks in order. A target that no rank has is not noticed here: who launches checks targets. As
-/// cross_entropy.cuh for the rest.
+/// logits [rows, columns] of a rank, of which the first `valid` are classes, from `first_column` on, and the others
+/// padding; parts [ranks, rows, 3], ranks in order; p[i, j] = each + (j is the row's target ? target : 0): each = s /
+/// valid and target = 1 - s with label smoothing s; counted = sum of w. A row with the ignored target has weight 0 and
+/// gradient 0, and so have columns of padding. A target that no rank has is not noticed here: who launches checks
+/// targets.
+///
+/// Losses of rows are summed in f64 and in an order that depends on `rows` alone.
 ///
 /// Bytes     sizeof(T) a logit for the parts, 2 sizeof(T) for the gradient
+/// Source    Milakov and Gimelshein 2018, Online normalizer calculation for softmax, algorithm 3
 #pragma once
 
-#include <kernels/cross_entropy.cuh>
+#include <dspp/ops/kernels.hpp>
+#include <kernels/softmax_row.cuh>
 
 namespace dspp::gpu {
 
 inline constexpr int part_threads = 512;
+
+/// 0 where a row does not count; targets and weights may be null.
+__device__ inline float weight_of_row(Size row, const std::int32_t* targets, const float* weights) {
+  if (targets != nullptr && targets[row] == ignored_target) return 0;
+  return weights != nullptr ? weights[row] : 1;
+}
+
+/// The gradient of what a row of weight 1 adds to the sum of losses.
+__device__ inline double loss_scale(float dloss, double counted) {
+  return counted > 0 ? static_cast<double>(dloss) / counted : 0;
+}
+
+/// A pack of logits becomes its gradient; the target is element `at` of the pack, if it is there.
+template <class T, int V>
+__device__ inline void logits_to_gradient(float (&a)[V], float lse, float each, float of_target, float scale, Size at) {
+  for (int v = 0; v < V; ++v) a[v] = row_exp<T>(a[v] - lse) - each;
+  if (at >= 0 && at < V)
+    for (int v = 0; v < V; ++v)
+      if (v == at) a[v] -= of_target;
+  for (int v = 0; v < V; ++v) a[v] *= scale;
+}
 
 template <class T>
 __global__ void __launch_bounds__(part_threads)
@@ -81,32 +109,48 @@ __global__ void __launch_bounds__(Threads)
   *counted = count;
 }
 
+/// What the gradient of a row is computed of.
+struct RowGradient {
+  Size target = 0;  ///< the column of the target, which may be another rank's
+  float lse = 0, each = 0, of_target = 0;
+  float scale = 0;      ///< of the row
+  bool counts = false;  ///< else the gradient is 0
+};
+
+/// A block's row: classes become their gradient, and what is beside them 0.
 template <class T>
-__global__ void __launch_bounds__(part_threads)
-    cross_entropy_gradient_kernel(Size columns, Size first_column, Size valid, T* dlogits, const T* logits,
-                                  const std::int32_t* targets, const float* weights, const float* log_sum_exp,
-                                  float each, float of_target, const float* dloss, const double* counted) {
+__device__ void gradient_of_row(const RowPacks<T>& all, const RowPacks<T>& classes, const RowGradient& of, T* to,
+                                const T* x) {
   constexpr int V = RowPacks<T>::V;
-  const Size row = blockIdx.x, target = targets[row] - first_column;
-  const T* const x = logits + row * columns;
-  T* const to = dlogits + row * columns;
-  const RowPacks<T> all(columns, x), classes(valid, x);
-  const bool alike = all.before == RowPacks<T>(columns, to).before;
-  const float weight = weight_of_row(row, targets, weights), lse = log_sum_exp[row];
-  const float scale = *counted > 0 ? static_cast<float>(static_cast<double>(*dloss) / *counted * weight) : 0;
+  const bool alike = all.alike(to);
   float a[V];
   for (Size p = threadIdx.x; p < all.count(); p += part_threads) {
     const Size column = all.column(p);
-    classes.load_part(a, x, column, minus_infinity);
-    for (int v = 0; v < V; ++v) {
-      const Size j = column + v;
-      a[v] = weight != 0 && j < valid ? (row_exp<T>(a[v] - lse) - each - (j == target ? of_target : 0)) * scale : 0;
+    if (of.counts) {
+      classes.load_part(a, x, column, minus_infinity);
+      logits_to_gradient<T>(a, of.lse, of.each, of.of_target, of.scale, of.target - column);
     }
+    if (!of.counts || !classes.whole(column))
+      for (int v = 0; v < V; ++v)
+        if (!of.counts || column + v >= classes.n) a[v] = 0;
     if (alike)
       all.store_part(to, column, a);
     else
       all.store_each(to, column, a);
   }
+}
+
+template <class T>
+__global__ void __launch_bounds__(part_threads)
+    cross_entropy_gradient_kernel(Size columns, Size first_column, Size valid, T* dlogits, const T* logits,
+                                  const std::int32_t* targets, const float* weights, const float* log_sum_exp,
+                                  float each, float of_target, const float* dloss, const double* counted) {
+  const Size row = blockIdx.x;
+  const T* const x = logits + row * columns;
+  const float weight = weight_of_row(row, targets, weights);
+  const auto scale = static_cast<float>(loss_scale(*dloss, *counted) * weight);
+  const RowGradient of{targets[row] - first_column, log_sum_exp[row], each, of_target, scale, weight != 0};
+  gradient_of_row(RowPacks<T>(columns, x), RowPacks<T>(valid, x), of, dlogits + row * columns, x);
 }
 
 /// What a rank has of the columns.

@@ -91,8 +91,8 @@ template <class T>
 __global__ void __launch_bounds__(long_row_threads) long_softmax_kernel(Size n, T* y, const T* x) {
   const T* const row = x + static_cast<Size>(blockIdx.x) * n;
   T* const to = y + static_cast<Size>(blockIdx.x) * n;
-  const RowPacks<T> packs(n, row), packs_to(n, to);
-  const bool alike = packs.before == packs_to.before;
+  const RowPacks<T> packs(n, row);
+  const bool alike = packs.alike(to);
   constexpr int V = RowPacks<T>::V;
   float a[V];
   MaxAndSum<T> own;

@@ -50,6 +50,10 @@ struct MaxAndSum {
   /// Of all threads of a block of one row, on each of them. Once in a kernel: with one barrier.
   __device__ MaxAndSum of_block() const {
     __shared__ MaxAndSum of_warps[warp_size];
+    return of_block(of_warps);
+  }
+  /// The same by way of of_warps [32] in shared memory, which no thread may still read from an earlier call.
+  __device__ MaxAndSum of_block(MaxAndSum* of_warps) const {
     const unsigned lane = threadIdx.x % warp_size, warp = threadIdx.x / warp_size;
     const MaxAndSum own = of_warp();
     if (lane == 0) of_warps[warp] = own;

@@ -352,6 +352,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   const Size before = forwards_++ * world_.data_size() + world_.data_rank();
   context.random = detail::position_of(batch, weights_.context().random.key, steps_, before, sizes_.micro_batch);
   context.targets = {}, context.reports.free();
+  context.expected_seed = scale_.value() / static_cast<double>(world_.replicas().size() * sizes_.accumulate);
   guard_.before_forward();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   micro.counts_uses_ = true;
