@@ -66,122 +66,145 @@ struct LossResult {
 /// A row of the kernel below. None beyond the last: it has weight 0, and nothing is read of it.
 template <class T>
 struct LossRow {
-  T* x;
   RowPacks<T> classes;
+  T* line;  ///< of pack 0
   Size target;
   float weight;
-  __device__ LossRow(Size row, Size rows, Size columns, const LossArguments& of, T* logits)
-      : x(logits + (row < rows ? row : 0) * columns),
-        classes(of.valid, x),
+  int kept;  ///< of the packs [classes.first, classes.end) those below it are in shared memory
+
+  __device__ LossRow(Size row, Size rows, Size columns, int most_kept, const LossArguments& of, T* logits)
+      : classes(of.valid, logits + (row < rows ? row : 0) * columns),
+        line(line_of(logits + (row < rows ? row : 0) * columns)),
         target(row < rows ? of.targets[row] : 0),
-        weight(row < rows ? weight_of_row(row, of.targets, of.weights) : 0) {}
-  __device__ bool is_whole(int pack) const { return classes.whole(classes.column(pack)); }
-  /// Logits of the classes of a pack; minus infinity beside them. `kept` in shared memory, if the pack is whole.
-  __device__ void load(float (&to)[RowPacks<T>::V], int pack, const Pack<T, RowPacks<T>::V>* kept) const {
-    if (kept != nullptr && is_whole(pack))
-      unpack(to, *kept);
-    else
-      classes.load_part(to, x, classes.column(pack), minus_infinity);
-  }
+        weight(row < rows ? weight_of_row(row, of.targets, of.weights) : 0),
+        kept(weight == 0               ? 0
+             : classes.end < most_kept ? classes.end
+                                       : most_kept) {}
+  __device__ bool keeps(int pack) const { return pack >= classes.first && pack < kept; }
+  __device__ T* pack(int pack) const { return line + static_cast<Size>(pack) * RowPacks<T>::V; }
+  __device__ T* x() const { return line + classes.before; }
 };
 
-/// The parts of each row, and the gradient in place of the logits. The first `kept` packs of a row stay in shared
+/// The parts of each row, and the gradient in place of the logits. The first `most_kept` packs of a row stay in shared
 /// memory.
 template <int Threads, class T>
 __global__ void __launch_bounds__(Threads, 1024 / Threads)
-    cross_entropy_kernel(Size rows, Size columns, int kept, T* logits, LossArguments of, float each, float of_target,
-                         float* parts, const double* counted) {
+    cross_entropy_kernel(Size rows, Size columns, int most_kept, T* logits, LossArguments of, float each,
+                         float of_target, float* parts, const double* counted) {
   constexpr int V = RowPacks<T>::V, groups = 4, ahead = 4;
   using P = Pack<T, V>;
   P* const shared = static_cast<P*>(shared_memory());
   __shared__ MaxAndSum<T> of_warps[2][warp_size];  // of even and odd rows: one barrier a row is enough
   const int thread = static_cast<int>(threadIdx.x);
-  const int rounds = (kept + Threads - 1) / Threads, group_rounds = (rounds + groups - 1) / groups;
+  // Packs that are waited for together.
+  const int group = (most_kept + groups * Threads - 1) / (groups * Threads) * Threads;
   const double scale_of_all = loss_scale(of.dloss, *counted);
   const bool writes = !of.if_all_count || all_rows_count(rows, *counted);
   // No other thread reads what a thread copies.
-  const auto copy = [&](const LossRow<T>& from, int p) {
-    if (from.weight != 0 && p < kept && from.is_whole(p)) copy_pack_async(&shared[p], from.x + from.classes.column(p));
+  const auto copy = [](const LossRow<T>& from, int p, P* slot) {
+    if (from.keeps(p)) copy_pack_async(slot, from.pack(p));
   };
-  LossRow<T> own(blockIdx.x, rows, columns, of, logits);
+  LossRow<T> own(blockIdx.x, rows, columns, most_kept, of, logits);
   for (int g = 0; g < groups; ++g) {
-    for (int i = g * group_rounds; i < (g + 1) * group_rounds && i < rounds; ++i) copy(own, i * Threads + thread);
+    P* slot = shared + g * group + thread;
+    for (int p = g * group + thread; p < (g + 1) * group; p += Threads, slot += Threads) copy(own, p, slot);
     __pipeline_commit();
   }
   float a[V];
   int parity = 0;
   for (Size row = blockIdx.x; row < rows; row += gridDim.x, parity ^= 1) {
-    const LossRow<T> next(row + gridDim.x, rows, columns, of, logits);
-    const RowPacks<T> all(columns, own.x);
-    const int count = static_cast<int>(own.classes.count()), whole_count = static_cast<int>(all.count());
-    const bool is_class = own.classes.inside(own.target);
-    float at_target = not_a_number, plain_sum = 0, lse = 0;
+    const LossRow<T> next(row + gridDim.x, rows, columns, most_kept, of, logits);
+    const bool counts = own.weight != 0, is_class = own.classes.inside(own.target);
+    float at_target = not_a_number, plain_sum = 0;
     // Read before the barrier below, overwritten after it.
-    if (thread == 0 && own.weight != 0 && is_class) at_target = to_float(own.x[own.target]);
+    if (thread == 0 && counts && is_class) at_target = to_float(own.x()[own.target]);
     MaxAndSum<T> sums;
-    const auto add = [&](int p) {
+    const auto add = [&] {
       sums.add(a);
-      if (each != 0)
-        for (int v = 0; v < V; ++v)
-          if (own.classes.inside(own.classes.column(p) + v)) plain_sum += a[v];
+      if (each != 0) plain_sum += sum_of(a);
     };
     DSPP_UNROLL
     for (int g = 0; g < groups; ++g) {
       __pipeline_wait_prior(groups - 1 - g);
-      for (int i = g * group_rounds; i < (g + 1) * group_rounds && i < rounds; ++i)
-        if (const int p = i * Threads + thread; own.weight != 0 && p < kept && p < count) {
-          own.load(a, p, &shared[p]);
-          add(p);
+      const P* slot = shared + g * group + thread;
+      for (int p = g * group + thread; p < (g + 1) * group; p += Threads, slot += Threads)
+        if (own.keeps(p)) {
+          unpack(a, *slot);
+          add();
         }
     }
-    if (own.weight != 0) {
-      for (int first = kept + thread; first < count; first += ahead * Threads) {
+    if (counts) {
+      for (int first = most_kept + thread; first < own.classes.end; first += ahead * Threads) {
         P packs[ahead];
         DSPP_UNROLL
         for (int k = 0; k < ahead; ++k)
-          if (const int p = first + k * Threads; p < count && own.is_whole(p))
-            packs[k] = load_pack<V>(own.x + own.classes.column(p));
+          if (const int p = first + k * Threads; p < own.classes.end) packs[k] = load_pack<V>(own.pack(p));
         DSPP_UNROLL
         for (int k = 0; k < ahead; ++k)
-          if (const int p = first + k * Threads; p < count) {
-            own.load(a, p, &packs[k]);
-            add(p);
+          if (first + k * Threads < own.classes.end) {
+            unpack(a, packs[k]);
+            add();
           }
       }
+      if (thread < 2) add_edge(sums, plain_sum, own.classes, own.x(), thread);
       if (each != 0) plain_sum = reduce_block(plain_sum, Plus{}, 0.0f);
-      const MaxAndSum<T> total = sums.of_block(of_warps[parity]);
-      lse = total.largest + logf(total.sum);
-      sums = total;
+      sums = sums.of_block(of_warps[parity]);
     }
     if (thread == 0) {
-      parts[3 * row] = own.weight != 0 ? sums.largest : 0;
-      parts[3 * row + 1] = own.weight != 0 ? sums.sum : 1;
-      parts[3 * row + 2] = own.weight != 0 ? of_target * at_target + (each != 0 ? each * plain_sum : 0) : 0;
+      parts[3 * row] = counts ? sums.largest : 0;
+      parts[3 * row + 1] = counts ? sums.sum : 1;
+      parts[3 * row + 2] = counts ? of_target * at_target + (each != 0 ? each * plain_sum : 0) : 0;
     }
     const float scale = is_class ? static_cast<float>(scale_of_all * own.weight) : not_a_number;
-    const auto write = [&](int p, const P* from) {
-      const Size column = all.column(p);
-      if (own.weight != 0) {
-        own.load(a, p, from);
-        logits_to_gradient<T>(a, lse, each, of_target, scale, own.target - column);
-      }
-      if (own.weight == 0 || !own.is_whole(p))
-        for (int v = 0; v < V; ++v)
-          if (own.weight == 0 || column + v >= of.valid) a[v] = 0;
-      all.store_part(own.x, column, a);
+    const RowGradient<T> gradient(own.classes, sums.largest + logf(sums.sum), own.target, each, of_target, scale);
+    const auto write = [&](int p) {
+      gradient(a, p);
+      store(own.pack(p), a);
     };
     for (int g = 0; g < groups; ++g) {
-      for (int i = g * group_rounds; i < (g + 1) * group_rounds && i < rounds; ++i) {
-        const int p = i * Threads + thread;
-        if (writes && p < kept && p < whole_count) write(p, &shared[p]);
-        copy(next, p);
+      P* slot = shared + g * group + thread;
+      for (int p = g * group + thread; p < (g + 1) * group; p += Threads, slot += Threads) {
+        if (writes && own.keeps(p)) {
+          unpack(a, *slot);
+          write(p);
+        }
+        copy(next, p, slot);
       }
       __pipeline_commit();
     }
-    if (writes)
-      for (int p = kept + thread; p < whole_count; p += Threads) write(p, nullptr);
+    if (writes && counts) {
+      for (int p = most_kept + thread; p < own.classes.end; p += Threads) {
+        load(a, own.pack(p));
+        write(p);
+      }
+      if (thread < 2) gradient_of_edge(own.classes, gradient, own.x(), own.x(), thread);
+    }
+    if (writes) {  // columns of padding, or all of a row that does not count
+      const Size first = counts ? of.valid : 0;
+      zero_row(own.x() + first, columns - first, Threads);
+    }
     own = next;
   }
+}
+
+/// row[j] *= factor for j < n, by a block of part_threads threads.
+template <class T>
+__device__ inline void multiply_row(T* row, Size n, float factor) {
+  constexpr int V = RowPacks<T>::V;
+  const RowPacks<T> packs(n, row);
+  const int thread = static_cast<int>(threadIdx.x), edge = thread < 2 ? packs.edge(thread) : -1;
+  float a[V];
+  for (int p = thread; p < packs.end; p += part_threads)
+    if (p >= packs.first) {
+      T* const at = line_of(row) + static_cast<Size>(p) * V;
+      load(a, at);
+      for (int v = 0; v < V; ++v) a[v] *= factor;
+      store(at, a);
+    }
+  if (edge < 0) return;
+  packs.load_edge(a, row, edge, 0);
+  for (int v = 0; v < V; ++v) a[v] *= factor;
+  packs.store_edge(row, edge, a);
 }
 
 /// What cross_entropy with if_all_count and dloss `given` left to do, where dloss is *dloss: see above.
@@ -190,25 +213,21 @@ __global__ void __launch_bounds__(part_threads)
     cross_entropy_finish_kernel(Size rows, Size columns, Size valid, T* logits, const std::int32_t* targets,
                                 const float* weights, const float* log_sum_exp, float each, float of_target,
                                 float given, const float* dloss, const double* counted) {
-  constexpr int V = RowPacks<T>::V;
   const bool is_there = all_rows_count(rows, *counted);
   const float factor = *dloss / given;
   if (is_there && *dloss == given) return;
   for (Size row = blockIdx.x; row < rows; row += gridDim.x) {
     T* const x = logits + row * columns;
-    const RowPacks<T> classes(valid, x);
-    if (!is_there) {
-      const float weight = weight_of_row(row, targets, weights);
+    const float weight = weight_of_row(row, targets, weights);
+    if (is_there) {
+      multiply_row(x, valid, factor);
+    } else if (weight == 0) {
+      zero_row(x, columns, part_threads);
+    } else {
       const auto scale = static_cast<float>(loss_scale(*dloss, *counted) * weight);
-      gradient_of_row<T>(RowPacks<T>(columns, x), classes,
-                         {targets[row], log_sum_exp[row], each, of_target, scale, weight != 0}, x, x);
-      continue;
-    }
-    float a[V];
-    for (Size p = threadIdx.x; p < classes.count(); p += part_threads) {
-      classes.load_part(a, x, classes.column(p), 0);
-      for (int v = 0; v < V; ++v) a[v] *= factor;
-      classes.store_part(x, classes.column(p), a);
+      const RowPacks<T> classes(valid, x);
+      const RowGradient<T> gradient(classes, log_sum_exp[row], targets[row], each, of_target, scale);
+      gradient_of_row<T>(columns, classes, gradient, x, x);
     }
   }
 }

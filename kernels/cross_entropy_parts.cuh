@@ -37,14 +37,44 @@ __device__ inline double loss_scale(float dloss, double counted) {
   return counted > 0 ? static_cast<double>(dloss) / counted : 0;
 }
 
-/// A pack of logits becomes its gradient; the target is element `at` of the pack, if it is there.
-template <class T, int V>
-__device__ inline void logits_to_gradient(float (&a)[V], float lse, float each, float of_target, float scale, Size at) {
-  for (int v = 0; v < V; ++v) a[v] = row_exp<T>(a[v] - lse) - each;
-  if (at >= 0 && at < V)
-    for (int v = 0; v < V; ++v)
-      if (v == at) a[v] -= of_target;
-  for (int v = 0; v < V; ++v) a[v] *= scale;
+/// What the gradient of a row is computed of.
+template <class T>
+class RowGradient {
+ public:
+  /// `target` is a column, which may be another rank's.
+  __device__ RowGradient(const RowPacks<T>& classes, float lse, Size target, float each, float of_target, float scale)
+      : exp_(lse),
+        scale_(scale),
+        less_(each * scale),
+        less_at_target_(of_target * scale),
+        pack_of_target_(classes.pack_of(target)),
+        target_(static_cast<int>((target + classes.before) % RowPacks<T>::V)) {}
+  /// The logits of a pack become their gradient.
+  template <int V>
+  __device__ void operator()(float (&a)[V], int pack) const {
+    for (int v = 0; v < V; ++v) a[v] = fmaf(exp_(a[v]), scale_, -less_);
+    if (pack == pack_of_target_)
+      for (int v = 0; v < V; ++v) a[v] -= v == target_ ? less_at_target_ : 0;
+  }
+
+ private:
+  ExpFrom<T> exp_;
+  float scale_, less_, less_at_target_;
+  int pack_of_target_, target_;
+};
+
+/// Adds what classes.edge(which) has to both sums.
+template <class T>
+__device__ inline void add_edge(MaxAndSum<T>& own, float& plain_sum, const RowPacks<T>& classes, const T* x,
+                                int which) {
+  constexpr int V = RowPacks<T>::V;
+  const int p = classes.edge(which);
+  if (p < 0) return;
+  float a[V];
+  classes.load_edge(a, x, p, minus_infinity);
+  own.add(a);
+  for (int v = 0; v < V; ++v)
+    if (classes.inside(classes.column(p) + v)) plain_sum += a[v];
 }
 
 template <class T>
@@ -55,15 +85,16 @@ __global__ void __launch_bounds__(part_threads)
   const Size row = blockIdx.x, target = targets[row] - first_column;
   const T* const x = logits + row * columns;
   const RowPacks<T> classes(valid, x);
+  const int thread = static_cast<int>(threadIdx.x);
   float a[V], plain_sum = 0;
   MaxAndSum<T> own;
-  for (Size p = threadIdx.x; p < classes.count(); p += part_threads) {
-    classes.load_part(a, x, classes.column(p), minus_infinity);
-    own.add(a);
-    if (each != 0)
-      for (int v = 0; v < V; ++v)
-        if (classes.inside(classes.column(p) + v)) plain_sum += a[v];
-  }
+  for (int p = thread; p < classes.end; p += part_threads)
+    if (p >= classes.first) {
+      load(a, line_of(x) + static_cast<Size>(p) * V);
+      own.add(a);
+      if (each != 0) plain_sum += sum_of(a);
+    }
+  if (thread < 2) add_edge(own, plain_sum, classes, x, thread);
   if (each != 0) plain_sum = reduce_block(plain_sum, Plus{}, 0.0f);
   const MaxAndSum<T> total = own.of_block();
   if (threadIdx.x > 0) return;
@@ -109,35 +140,37 @@ __global__ void __launch_bounds__(Threads)
   *counted = count;
 }
 
-/// What the gradient of a row is computed of.
-struct RowGradient {
-  Size target = 0;  ///< the column of the target, which may be another rank's
-  float lse = 0, each = 0, of_target = 0;
-  float scale = 0;      ///< of the row
-  bool counts = false;  ///< else the gradient is 0
-};
+/// The same of classes.edge(which), in `to`.
+template <class T>
+__device__ inline void gradient_of_edge(const RowPacks<T>& classes, const RowGradient<T>& gradient, T* to, const T* x,
+                                        int which) {
+  float a[RowPacks<T>::V];
+  const int p = classes.edge(which);
+  if (p < 0) return;
+  classes.load_edge(a, x, p, 0);
+  gradient(a, p);
+  classes.store_edge(to, p, a);
+}
 
 /// A block's row: classes become their gradient, and what is beside them 0.
 template <class T>
-__device__ void gradient_of_row(const RowPacks<T>& all, const RowPacks<T>& classes, const RowGradient& of, T* to,
+__device__ void gradient_of_row(Size columns, const RowPacks<T>& classes, const RowGradient<T>& gradient, T* to,
                                 const T* x) {
   constexpr int V = RowPacks<T>::V;
-  const bool alike = all.alike(to);
+  const bool alike = classes.alike(to);
+  const int thread = static_cast<int>(threadIdx.x);
   float a[V];
-  for (Size p = threadIdx.x; p < all.count(); p += part_threads) {
-    const Size column = all.column(p);
-    if (of.counts) {
-      classes.load_part(a, x, column, minus_infinity);
-      logits_to_gradient<T>(a, of.lse, of.each, of.of_target, of.scale, of.target - column);
+  for (int p = thread; p < classes.end; p += part_threads)
+    if (p >= classes.first) {
+      load(a, line_of(x) + static_cast<Size>(p) * V);
+      gradient(a, p);
+      if (alike)
+        store(to + classes.column(p), a);
+      else
+        classes.store_edge(to, p, a);
     }
-    if (!of.counts || !classes.whole(column))
-      for (int v = 0; v < V; ++v)
-        if (!of.counts || column + v >= classes.n) a[v] = 0;
-    if (alike)
-      all.store_part(to, column, a);
-    else
-      all.store_each(to, column, a);
-  }
+  if (thread < 2) gradient_of_edge(classes, gradient, to, x, thread);
+  zero_row(to + classes.n, columns - classes.n, part_threads);
 }
 
 template <class T>
@@ -145,12 +178,13 @@ __global__ void __launch_bounds__(part_threads)
     cross_entropy_gradient_kernel(Size columns, Size first_column, Size valid, T* dlogits, const T* logits,
                                   const std::int32_t* targets, const float* weights, const float* log_sum_exp,
                                   float each, float of_target, const float* dloss, const double* counted) {
-  const Size row = blockIdx.x;
-  const T* const x = logits + row * columns;
+  const Size row = blockIdx.x, begin = row * columns;
   const float weight = weight_of_row(row, targets, weights);
+  if (weight == 0) return zero_row(dlogits + begin, columns, part_threads);
   const auto scale = static_cast<float>(loss_scale(*dloss, *counted) * weight);
-  const RowGradient of{targets[row] - first_column, log_sum_exp[row], each, of_target, scale, weight != 0};
-  gradient_of_row(RowPacks<T>(columns, x), RowPacks<T>(valid, x), of, dlogits + row * columns, x);
+  const RowPacks<T> classes(valid, logits + begin);
+  const RowGradient<T> gradient(classes, log_sum_exp[row], targets[row] - first_column, each, of_target, scale);
+  gradient_of_row(columns, classes, gradient, dlogits + begin, logits + begin);
 }
 
 /// What a rank has of the columns.

@@ -89,26 +89,39 @@ __global__ void __launch_bounds__(V > 1 ? 1024 : 512)
 /// Rows of any length, a block each.
 template <class T>
 __global__ void __launch_bounds__(long_row_threads) long_softmax_kernel(Size n, T* y, const T* x) {
+  constexpr int V = RowPacks<T>::V;
   const T* const row = x + static_cast<Size>(blockIdx.x) * n;
   T* const to = y + static_cast<Size>(blockIdx.x) * n;
   const RowPacks<T> packs(n, row);
   const bool alike = packs.alike(to);
-  constexpr int V = RowPacks<T>::V;
+  const int thread = static_cast<int>(threadIdx.x), edge = thread < 2 ? packs.edge(thread) : -1;
   float a[V];
   MaxAndSum<T> own;
-  for (Size p = threadIdx.x; p < packs.count(); p += long_row_threads) {
-    packs.load_part(a, row, packs.column(p), minus_infinity);
+  for (int p = thread; p < packs.end; p += long_row_threads)
+    if (p >= packs.first) {
+      load(a, line_of(row) + static_cast<Size>(p) * V);
+      own.add(a);
+    }
+  if (edge >= 0) {
+    packs.load_edge(a, row, edge, minus_infinity);
     own.add(a);
   }
   const MaxAndSum<T> total = own.of_block();
   const float factor = 1 / total.sum;
-  for (Size p = threadIdx.x; p < packs.count(); p += long_row_threads) {
-    packs.load_part(a, row, packs.column(p), 0);
-    for (int v = 0; v < V; ++v) a[v] = row_exp<T>(a[v] - total.largest) * factor;
-    if (alike)
-      packs.store_part(to, packs.column(p), a);
-    else
-      packs.store_each(to, packs.column(p), a);
+  const ExpFrom<T> exp(total.largest);
+  for (int p = thread; p < packs.end; p += long_row_threads)
+    if (p >= packs.first) {
+      load(a, line_of(row) + static_cast<Size>(p) * V);
+      for (int v = 0; v < V; ++v) a[v] = exp(a[v]) * factor;
+      if (alike)
+        store(to + packs.column(p), a);
+      else
+        packs.store_edge(to, p, a);
+    }
+  if (edge >= 0) {
+    packs.load_edge(a, row, edge, minus_infinity);
+    for (int v = 0; v < V; ++v) a[v] = exp(a[v]) * factor;
+    packs.store_edge(to, edge, a);
   }
 }
 
