@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
     const RowGradient<T> gradient(own.classes, sums.largest + logf(sums.sum), own.target, each, of_target, scale);
     const auto write = [&](int p) {
       gradient(a, p);
-      store(own.pack(p), a);
+      store_at_once(own.pack(p), a);
     };
     for (int g = 0; g < groups; ++g) {
       P* slot = shared + g * group + thread;
@@ -199,7 +199,7 @@ __device__ inline void multiply_row(T* row, Size n, float factor) {
       T* const at = line_of(row) + static_cast<Size>(p) * V;
       load(a, at);
       for (int v = 0; v < V; ++v) a[v] *= factor;
-      store(at, a);
+      store_at_once(at, a);
     }
   if (edge < 0) return;
   packs.load_edge(a, row, edge, 0);

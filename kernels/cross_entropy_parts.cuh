@@ -165,7 +165,7 @@ __device__ void gradient_of_row(Size columns, const RowPacks<T>& classes, const 
       load(a, line_of(x) + static_cast<Size>(p) * V);
       gradient(a, p);
       if (alike)
-        store(to + classes.column(p), a);
+        store_at_once(to + classes.column(p), a);
       else
         classes.store_edge(to, p, a);
     }

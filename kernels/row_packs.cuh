@@ -58,7 +58,7 @@ __device__ inline void zero_row(T* row, Size n, int threads) {
   const float zeros[V] = {};
   const int thread = static_cast<int>(threadIdx.x);
   for (int p = thread; p < packs.end; p += threads)
-    if (p >= packs.first) store(line_of(row) + static_cast<Size>(p) * V, zeros);
+    if (p >= packs.first) store_at_once(line_of(row) + static_cast<Size>(p) * V, zeros);
   if (thread < 2)
     if (const int p = packs.edge(thread); p >= 0) packs.store_edge(row, p, zeros);
 }

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(long_row_threads) long_softmax_kernel(Size n, 
       load(a, line_of(row) + static_cast<Size>(p) * V);
       for (int v = 0; v < V; ++v) a[v] = exp(a[v]) * factor;
       if (alike)
-        store(to + packs.column(p), a);
+        store_at_once(to + packs.column(p), a);
       else
         packs.store_edge(to, p, a);
     }
