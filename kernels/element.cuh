@@ -167,21 +167,26 @@ __device__ inline void store(T* to, const float (&from)[N]) {
   store_pack(to, pack_floats<T>(from));
 }
 
-/// 16 bytes to an array in global memory by one instruction. In some loops nvcc 13.0 makes four of a store of 16 bytes
-/// (seen in SASS), each of which then writes a quarter of every sector.
+/// The same to global memory, 16 bytes by one instruction where there are 16. Of store_pack nvcc 13.0 makes four stores
+/// of 4 bytes in some kernels (seen in SASS), each of which writes an eighth of every sector.
+template <class T, int N>
+__device__ inline void store_pack_at_once(T* to, const Pack<T, N>& pack) {
+#if DSPP_HAS_NVCC()
+  if constexpr (Pack<T, N>::bytes % 16 == 0) {
+    for (int i = 0; i < Pack<T, N>::bytes / 4; i += 4)
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                   :
+                   : "l"(__cvta_generic_to_global(to) + 4 * i), "r"(pack.words[i]), "r"(pack.words[i + 1]),
+                     "r"(pack.words[i + 2]), "r"(pack.words[i + 3])
+                   : "memory");
+    return;
+  }
+#endif
+  store_pack(to, pack);
+}
 template <class T, int N>
 __device__ inline void store_at_once(T* to, const float (&from)[N]) {
-  const Pack<T, N> pack = pack_floats<T>(from);
-  static_assert(Pack<T, N>::bytes == 16);
-#if DSPP_HAS_NVCC()
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
-               :
-               : "l"(__cvta_generic_to_global(to)), "r"(pack.words[0]), "r"(pack.words[1]), "r"(pack.words[2]),
-                 "r"(pack.words[3])
-               : "memory");
-#else
-  store_pack(to, pack);
-#endif
+  store_pack_at_once(to, pack_floats<T>(from));
 }
 
 /// One element of a pack, and its replacement, bit for bit.
