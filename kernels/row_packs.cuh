@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A row at any address, by accesses of 16 bytes: its packs are those of memory from the line of 128 bytes on in which it
-/// begins, so that what 8 threads side by side read or write is one line. The first and the last may be its own in
+/// A row at any address, by accesses of 16 bytes: its packs are those of memory from the line of 128 bytes on in which
+/// it begins, so that what 8 threads side by side read or write is one line. The first and the last may be its own in
 /// part. For kernels with one row per block.
 #pragma once
 

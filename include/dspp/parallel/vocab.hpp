@@ -86,7 +86,7 @@ struct CrossEntropyOptions {
 /// Placement   PaddedShard<-1>, Shard<-1> or Invariant -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target), none for
 ///             Invariant logits, of which every rank of Tp computes all rows
-/// Memory      keeps the logits, whose block becomes their gradient, and one number per row. The block does so in forward
+/// Memory      keeps the logits, whose block becomes their gradient, and one number per row. It does so in forward
 ///             already, which saves one of three passes over it, if the logits are given as a temporary, nothing else
 ///             holds their block, one rank has all columns, and an Engine trains: moved logits must not be read again
 /// Throws      Error(usage) on a target outside the vocabulary, a weight that is negative or not finite, or a
