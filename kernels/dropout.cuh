@@ -40,7 +40,7 @@ __device__ inline void draw_bits(const PhiloxStream& stream, Size first, std::ui
 
 inline constexpr int dropout_packs = 4;  // of a thread
 
-/// The bits of `dropout_packs` packs, `step` apart, of which the first begins at a multiple of 4. Their rounds share the
+/// The bits of a thread's packs, `step` apart, of which the first begins at a multiple of 4. Their rounds share the
 /// additions to the keys, a third of one call's instructions.
 template <int V>
 __device__ inline void draw_bits(const PhiloxStream& stream, Size first, Size step,
