@@ -27,7 +27,7 @@
 namespace dspp::gpu {
 
 /// Rows of up to 56,000 logits of 16 bits: two blocks a multiprocessor, with half of an H100's or H200's shared memory
-/// each. Longer ones: one block, with all of it.
+/// each, or eight for rows of at most 16 KiB. Longer ones: one block, with all of it.
 inline constexpr Size short_loss_bytes = 110 * 1024, long_loss_bytes = 220 * 1024;
 
 /// *counted = sum of the rows' weights.
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
   constexpr int V = RowPacks<T>::V, groups = 4, ahead = 4;
   using P = Pack<T, V>;
   P* const shared = static_cast<P*>(shared_memory());
-  __shared__ MaxAndSum<T> of_warps[2][warp_size];  // of even and odd rows: one barrier a row is enough
+  __shared__ MaxAndSum<T> of_warps[2][warp_size];  // of counted rows in turn: one barrier a row is enough
   const int thread = static_cast<int>(threadIdx.x);
   // Packs that are waited for together.
   const int group = (most_kept + groups * Threads - 1) / (groups * Threads) * Threads;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
   }
   float a[V];
   int parity = 0;
-  for (Size row = blockIdx.x; row < rows; row += gridDim.x, parity ^= 1) {
+  for (Size row = blockIdx.x; row < rows; row += gridDim.x) {
     const LossRow<T> next(row + gridDim.x, rows, columns, most_kept, of, logits);
     const bool counts = own.weight != 0, is_class = own.classes.inside(own.target);
     float at_target = not_a_number, plain_sum = 0;
@@ -149,6 +149,7 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
       if (thread < 2) add_edge(sums, plain_sum, own.classes, own.x(), thread);
       if (each != 0) plain_sum = reduce_block(plain_sum, Plus{}, 0.0f);
       sums = sums.of_block(of_warps[parity]);
+      parity ^= 1;  // not after a row without a barrier
     }
     if (thread == 0) {
       parts[3 * row] = counts ? sums.largest : 0;
@@ -240,12 +241,15 @@ void cross_entropy(cudaStream_t stream, Size rows, Size columns, T* logits, cons
   require_32_bits(work);
   launch(work, count_targets_kernel<1024>, Size{1}, {1024}, stream, rows, of.targets, of.weights, to.counted);
   const Size row_bytes = round_up(of.valid * Size{sizeof(T)}, 16) + RowPacks<T>::line_bytes;
-  const bool is_short = row_bytes <= short_loss_bytes;
-  const Size bytes = shared_bytes(work, std::min(row_bytes, is_short ? short_loss_bytes : long_loss_bytes));
-  const Size blocks = std::min(rows, multiprocessors(work) * (is_short ? 2 : 1));
-  launch(work, is_short ? cross_entropy_kernel<512, T> : cross_entropy_kernel<1024, T>, blocks,
-         {is_short ? 512 : 1024, 1, bytes}, stream, rows, columns, bytes / 16, logits, of,
-         static_cast<float>(of.wanted.each), static_cast<float>(of.wanted.target), to.parts, to.counted);
+  const bool is_long = row_bytes > short_loss_bytes;
+  const int threads = is_long ? 1024 : loss_threads<T>(of.valid);
+  const Size bytes = shared_bytes(work, std::min(row_bytes, is_long ? long_loss_bytes : short_loss_bytes));
+  const auto kernel = is_long          ? cross_entropy_kernel<1024, T>
+                      : threads == 128 ? cross_entropy_kernel<128, T>
+                                       : cross_entropy_kernel<part_threads, T>;
+  launch(work, kernel, std::min(rows, multiprocessors(work) * (1024 / threads)), {threads, 1, bytes}, stream, rows,
+         columns, bytes / 16, logits, of, static_cast<float>(of.wanted.each), static_cast<float>(of.wanted.target),
+         to.parts, to.counted);
   cross_entropy_combine(stream, 1, rows, to.parts, of.targets, of.weights, to.log_sum_exp, to.loss, to.counted);
 }
 

@@ -24,7 +24,13 @@
 
 namespace dspp::gpu {
 
-inline constexpr int part_threads = 512;
+inline constexpr int part_threads = 512;  // of a block, at most
+
+/// Threads of a row's block: few for a row of at most 16 KiB, of which many then lie side by side.
+template <class T>
+constexpr int loss_threads(Size classes) {
+  return classes * Size{sizeof(T)} <= 16 * 1024 ? 128 : part_threads;
+}
 
 /// 0 where a row does not count; targets and weights may be null.
 __device__ inline float weight_of_row(Size row, const std::int32_t* targets, const float* weights) {
@@ -85,10 +91,10 @@ __global__ void __launch_bounds__(part_threads)
   const Size row = blockIdx.x, target = targets[row] - first_column;
   const T* const x = logits + row * columns;
   const RowPacks<T> classes(valid, x);
-  const int thread = static_cast<int>(threadIdx.x);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   float a[V], plain_sum = 0;
   MaxAndSum<T> own;
-  for (int p = thread; p < classes.end; p += part_threads)
+  for (int p = thread; p < classes.end; p += threads)
     if (p >= classes.first) {
       load(a, line_of(x) + static_cast<Size>(p) * V);
       own.add(a);
@@ -158,9 +164,9 @@ __device__ void gradient_of_row(Size columns, const RowPacks<T>& classes, const 
                                 const T* x) {
   constexpr int V = RowPacks<T>::V;
   const bool alike = classes.alike(to);
-  const int thread = static_cast<int>(threadIdx.x);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   float a[V];
-  for (int p = thread; p < classes.end; p += part_threads)
+  for (int p = thread; p < classes.end; p += threads)
     if (p >= classes.first) {
       load(a, line_of(x) + static_cast<Size>(p) * V);
       gradient(a, p);
@@ -170,7 +176,7 @@ __device__ void gradient_of_row(Size columns, const RowPacks<T>& classes, const 
         classes.store_edge(to, p, a);
     }
   if (thread < 2) gradient_of_edge(classes, gradient, to, x, thread);
-  zero_row(to + classes.n, columns - classes.n, part_threads);
+  zero_row(to + classes.n, columns - classes.n, threads);
 }
 
 template <class T>
@@ -180,7 +186,7 @@ __global__ void __launch_bounds__(part_threads)
                                   float each, float of_target, const float* dloss, const double* counted) {
   const Size row = blockIdx.x, begin = row * columns;
   const float weight = weight_of_row(row, targets, weights);
-  if (weight == 0) return zero_row(dlogits + begin, columns, part_threads);
+  if (weight == 0) return zero_row(dlogits + begin, columns, static_cast<int>(blockDim.x));
   const auto scale = static_cast<float>(loss_scale(*dloss, *counted) * weight);
   const RowPacks<T> classes(valid, logits + begin);
   const RowGradient<T> gradient(classes, log_sum_exp[row], targets[row] - first_column, each, of_target, scale);
@@ -197,9 +203,9 @@ struct OwnColumns {
 template <class T>
 void cross_entropy_parts(cudaStream_t stream, Size rows, const OwnColumns& own, const T* logits,
                          const std::int32_t* targets, const TargetProbabilities& wanted, float* parts) {
-  launch(Work{"cross_entropy_parts", rows, own.columns}, cross_entropy_parts_kernel<T>, rows, {part_threads}, stream,
-         own.columns, own.first_column, own.valid, logits, targets, static_cast<float>(wanted.each),
-         static_cast<float>(wanted.target), parts);
+  launch(Work{"cross_entropy_parts", rows, own.columns}, cross_entropy_parts_kernel<T>, rows,
+         {loss_threads<T>(own.valid)}, stream, own.columns, own.first_column, own.valid, logits, targets,
+         static_cast<float>(wanted.each), static_cast<float>(wanted.target), parts);
 }
 
 /// The same bits on every rank. `targets` and `weights` may be null.
@@ -218,9 +224,9 @@ template <class T>
 void cross_entropy_gradient(cudaStream_t stream, Size rows, const OwnColumns& own, T* dlogits, const T* logits,
                             const std::int32_t* targets, const float* weights, const float* log_sum_exp,
                             const TargetProbabilities& wanted, const float* dloss, const double* counted) {
-  launch(Work{"cross_entropy_gradient", rows, own.columns}, cross_entropy_gradient_kernel<T>, rows, {part_threads},
-         stream, own.columns, own.first_column, own.valid, dlogits, logits, targets, weights, log_sum_exp,
-         static_cast<float>(wanted.each), static_cast<float>(wanted.target), dloss, counted);
+  launch(Work{"cross_entropy_gradient", rows, own.columns}, cross_entropy_gradient_kernel<T>, rows,
+         {loss_threads<T>(own.valid)}, stream, own.columns, own.first_column, own.valid, dlogits, logits, targets,
+         weights, log_sum_exp, static_cast<float>(wanted.each), static_cast<float>(wanted.target), dloss, counted);
 }
 
 }  // namespace dspp::gpu
