@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(256)
   load(a, x + at.row * n + j);
   load(b, bias + j);
   for (int v = 0; v < V; ++v) a[v] += b[v];
-  store(y + at.row * n + j, a);
+  store_at_once(y + at.row * n + j, a);
 }
 
 /// y may be x.

@@ -14,7 +14,7 @@
 #include <kernels/checks.cuh>
 #include <kernels/column_sum.cuh>
 #include <kernels/copy.cuh>
-#include <kernels/cross_entropy_parts.cuh>
+#include <kernels/cross_entropy.cuh>
 #include <kernels/cuda_memory.cuh>
 #include <kernels/cuda_step_kernels.cuh>
 #include <kernels/cuda_threads.cuh>
@@ -342,6 +342,25 @@ void Kernel<kernels::CrossEntropyVjp<T>, Cuda>::run(CudaMemory& on, Size rows, S
                                                     const TargetProbabilities& wanted) {
   gpu::cross_entropy_gradient(gpu::stream_of(on), rows, {columns, first_column, valid_columns}, dlogits, logits,
                               targets, weights, log_sum_exp, wanted, dy, counted);
+}
+
+template <class T>
+void Kernel<kernels::CrossEntropyInPlace<T>, Cuda>::run(CudaMemory& on, Size rows, Size columns, T* logits,
+                                                        const std::int32_t* targets, const float* weights,
+                                                        Size valid_columns, float dy, float* parts, float* log_sum_exp,
+                                                        float* loss, double* counted,
+                                                        const TargetProbabilities& wanted) {
+  gpu::cross_entropy(gpu::stream_of(on), rows, columns, logits, {targets, weights, valid_columns, wanted, dy, true},
+                     {parts, log_sum_exp, loss, counted});
+}
+template <class T>
+void Kernel<kernels::CrossEntropyFinish<T>, Cuda>::run(CudaMemory& on, Size rows, Size columns, T* logits,
+                                                       const std::int32_t* targets, const float* weights,
+                                                       const float* log_sum_exp, Size valid_columns, float given,
+                                                       const float* dy, const double* counted,
+                                                       const TargetProbabilities& wanted) {
+  gpu::cross_entropy_finish(gpu::stream_of(on), rows, columns, logits,
+                            {targets, weights, valid_columns, wanted, given, true}, log_sum_exp, dy, counted);
 }
 
 // ---- products and attention -----------------------------------------------------------------------------------------

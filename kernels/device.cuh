@@ -103,4 +103,12 @@ inline Size shared_bytes(const Work& work, Size wanted) {
   return wanted < most - 1024 ? wanted : most - 1024;  // a kernel's own arrays take some
 }
 
+/// How many multiprocessors the device has: for how many blocks there are, never for an order of sums.
+inline Size multiprocessors(const Work& work) {
+  int device = 0, count = 0;
+  check(work, cudaGetDevice(&device));
+  check(work, cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
 }  // namespace dspp::gpu

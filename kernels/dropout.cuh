@@ -40,9 +40,28 @@ __device__ inline void draw_bits(const PhiloxStream& stream, Size first, std::ui
 
 inline constexpr int dropout_packs = 4;  // of a thread
 
+/// The bits of a thread's packs, `step` apart, of which the first begins at a multiple of 4. Their rounds share the
+/// additions to the keys, a third of one call's instructions.
+template <int V>
+__device__ inline void draw_bits(const PhiloxStream& stream, Size first, Size step,
+                                 std::uint32_t (&bits)[dropout_packs][V]) {
+  constexpr int calls = V / 4;
+  std::uint32_t x[4][dropout_packs * calls];
+  DSPP_UNROLL
+  for (int c = 0; c < dropout_packs * calls; ++c) {
+    const PhiloxBlock counter = dspp::detail::philox_counter(stream, (first + c / calls * step) / 4 + c % calls);
+    for (int w = 0; w < 4; ++w) x[w][c] = counter.words[w];
+  }
+  dspp::detail::philox_rounds(x, static_cast<std::uint32_t>(stream.key.seed),
+                              static_cast<std::uint32_t>(stream.key.seed >> 32));
+  DSPP_UNROLL
+  for (int c = 0; c < dropout_packs * calls; ++c)
+    for (int w = 0; w < 4; ++w) bits[c / calls][c % calls * 4 + w] = x[w][c];
+}
+
 /// Rows are runs of n elements that follow one another in the whole sample.
 template <int V, class T>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 3)
     dropout_kernel(kernels::DropoutArguments at, Size rows, Size n, Size strips, T* y, const T* x) {
   const Tile tile = tile_of_thread(strips, dropout_packs);
   if (tile.row >= rows) return;
@@ -60,15 +79,20 @@ __global__ void __launch_bounds__(256)
   PhiloxStream stream = at.stream;
   stream.sample += rest;
   const auto factor = static_cast<float>(at.factor);
+  std::uint32_t bits[dropout_packs][V];
+  if (V > 1 && (begin + first) % 4 == 0) {
+    if constexpr (V > 1) draw_bits(stream, begin + first, step, bits);
+  } else {
+    DSPP_UNROLL
+    for (int k = 0; k < dropout_packs; ++k) draw_bits(stream, begin + first + k * step, bits[k]);
+  }
   DSPP_UNROLL
   for (int k = 0; k < dropout_packs; ++k)
     if (const Size j = first + k * step; j < n) {
       float a[V];
-      std::uint32_t bits[V];
       unpack(a, packs[k]);
-      draw_bits(stream, begin + j, bits);
-      for (int v = 0; v < V; ++v) a[v] = bits[v] >= at.threshold ? a[v] * factor : 0;
-      store(y + tile.row * n + j, a);
+      for (int v = 0; v < V; ++v) a[v] = bits[k][v] >= at.threshold ? a[v] * factor : 0;
+      store_at_once(y + tile.row * n + j, a);
     }
 }
 

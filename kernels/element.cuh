@@ -176,6 +176,28 @@ __device__ inline void store(T* to, const float (&from)[N]) {
   store_pack(to, pack_floats<T>(from));
 }
 
+/// The same to global memory, 16 bytes by one instruction where there are 16. Of store_pack nvcc 13.0 makes four stores
+/// of 4 bytes in some kernels (seen in SASS), each of which writes an eighth of every sector.
+template <class T, int N>
+__device__ inline void store_pack_at_once(T* to, const Pack<T, N>& pack) {
+#if DSPP_HAS_NVCC()
+  if constexpr (Pack<T, N>::bytes % 16 == 0) {
+    for (int i = 0; i < Pack<T, N>::bytes / 4; i += 4)
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                   :
+                   : "l"(__cvta_generic_to_global(to) + 4 * i), "r"(pack.words[i]), "r"(pack.words[i + 1]),
+                     "r"(pack.words[i + 2]), "r"(pack.words[i + 3])
+                   : "memory");
+    return;
+  }
+#endif
+  store_pack(to, pack);
+}
+template <class T, int N>
+__device__ inline void store_at_once(T* to, const float (&from)[N]) {
+  store_pack_at_once(to, pack_floats<T>(from));
+}
+
 /// One element of a pack, and its replacement, bit for bit.
 template <class T, int N>
 __device__ inline T element_of(const Pack<T, N>& pack, int i) {

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(256) embedding_kernel(Size count, Size rows, S
   const Size row = ids[at.row] - first_row;
   Pack<T, V> pack = {};
   if (row >= 0 && row < rows) pack = load_pack<V>(table + row * n + j);
-  store_pack(y + at.row * n + j, pack);
+  store_pack_at_once(y + at.row * n + j, pack);
 }
 
 template <class T>
@@ -60,7 +60,7 @@ __device__ inline void write_row(G* to, const float (&sum)[V], Write write) {
   float total[V] = {};
   if (write == Write::accumulate) load(total, to);
   for (int v = 0; v < V; ++v) total[v] += sum[v];
-  store(to, total);
+  store_at_once(to, total);
 }
 
 /// Sums of the runs of equal keys in one window. `parts` [windows, 2, n]: the sum of a run that began in an earlier
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(window_threads)
       if (first + k < length) {
         if (const std::uint32_t next = keys[begin + first + k]; next != key) {
           if (began_before)
-            store(part, sum);
+            store_at_once(part, sum);
           else
             write_row(into + static_cast<Size>(key) * n + j, sum, write);  // key < rows: a larger one follows
           began_before = false;
@@ -103,9 +103,9 @@ __global__ void __launch_bounds__(window_threads)
       }
   }
   if (began_before)
-    store(part, sum);
+    store_at_once(part, sum);
   else if (key == after)
-    store(part + n, sum);
+    store_at_once(part + n, sum);
   else if (key < static_cast<std::uint32_t>(rows))
     write_row(into + static_cast<Size>(key) * n + j, sum, write);
 }

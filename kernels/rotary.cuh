@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(256)
   T* const to = y + tile.row * at.columns;
   if (pack >= turns) {
     const Size column = at.rotated + static_cast<Size>(pack - turns) * V;
-    if (column < at.columns && from != to) store_pack(to + column, load_pack<V>(from + column));
+    if (column < at.columns && from != to) store_pack_at_once(to + column, load_pack<V>(from + column));
     return;
   }
   const int head = pack / packs * Heads, j = pack % packs * V, first = head * 2 * half + j;
@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(256)
       a[v] = before * c[v] - b[v] * turned;
       b[v] = b[v] * c[v] + before * turned;
     }
-    store(to + first + h * 2 * half, a);
-    store(to + first + h * 2 * half + half, b);
+    store_at_once(to + first + h * 2 * half, a);
+    store_at_once(to + first + h * 2 * half + half, b);
   }
 }
 

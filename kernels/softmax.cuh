@@ -86,29 +86,75 @@ __global__ void __launch_bounds__(V > 1 ? 1024 : 512)
     }
 }
 
+/// Aligned rows of up to longest_softmax_row(true), a block each: dy in registers and y in shared memory, where each
+/// thread has what it copies for itself, so that two blocks have room on a multiprocessor.
+template <class T>
+__global__ void __launch_bounds__(1024, 2) wide_softmax_backward_kernel(int n, T* dx, const T* dy, const T* y) {
+  constexpr int V = pack_length<T>, packs = row_values<T> / V;
+  using P = Pack<T, V>;
+  const Size begin = static_cast<Size>(blockIdx.x) * n;
+  const int threads = static_cast<int>(blockDim.x), step = threads * V, first = static_cast<int>(threadIdx.x) * V;
+  P* const kept = static_cast<P*>(shared_memory()) + threadIdx.x;
+  P packed_dy[packs];
+  float a[V], b[V], projection = 0;
+  for (int k = 0; k < packs; ++k)
+    if (first + k * step < n) copy_pack_async(&kept[k * threads], y + begin + first + k * step);
+  __pipeline_commit();
+  for (int k = 0; k < packs; ++k)
+    if (first + k * step < n) packed_dy[k] = load_pack<V>(dy + begin + first + k * step);
+  __pipeline_wait_prior(0);
+  for (int k = 0; k < packs; ++k)
+    if (first + k * step < n) {
+      unpack(a, kept[k * threads]);
+      unpack(b, packed_dy[k]);
+      for (int v = 0; v < V; ++v) projection += a[v] * b[v];
+    }
+  projection = reduce_block(projection, Plus{}, 0.0f);
+  for (int k = 0; k < packs; ++k)
+    if (first + k * step < n) {
+      unpack(a, kept[k * threads]);
+      unpack(b, packed_dy[k]);
+      for (int v = 0; v < V; ++v) a[v] *= b[v] - projection;
+      store_at_once(dx + begin + first + k * step, a);
+    }
+}
+
 /// Rows of any length, a block each.
 template <class T>
 __global__ void __launch_bounds__(long_row_threads) long_softmax_kernel(Size n, T* y, const T* x) {
+  constexpr int V = RowPacks<T>::V;
   const T* const row = x + static_cast<Size>(blockIdx.x) * n;
   T* const to = y + static_cast<Size>(blockIdx.x) * n;
-  const RowPacks<T> packs(n, row), packs_to(n, to);
-  const bool alike = packs.before == packs_to.before;
-  constexpr int V = RowPacks<T>::V;
+  const RowPacks<T> packs(n, row);
+  const bool alike = packs.alike(to);
+  const int thread = static_cast<int>(threadIdx.x), edge = thread < 2 ? packs.edge(thread) : -1;
   float a[V];
   MaxAndSum<T> own;
-  for (Size p = threadIdx.x; p < packs.count(); p += long_row_threads) {
-    packs.load_part(a, row, packs.column(p), minus_infinity);
+  for (int p = thread; p < packs.end; p += long_row_threads)
+    if (p >= packs.first) {
+      load(a, line_of(row) + static_cast<Size>(p) * V);
+      own.add(a);
+    }
+  if (edge >= 0) {
+    packs.load_edge(a, row, edge, minus_infinity);
     own.add(a);
   }
   const MaxAndSum<T> total = own.of_block();
   const float factor = 1 / total.sum;
-  for (Size p = threadIdx.x; p < packs.count(); p += long_row_threads) {
-    packs.load_part(a, row, packs.column(p), 0);
-    for (int v = 0; v < V; ++v) a[v] = row_exp<T>(a[v] - total.largest) * factor;
-    if (alike)
-      packs.store_part(to, packs.column(p), a);
-    else
-      packs.store_each(to, packs.column(p), a);
+  const ExpFrom<T> exp(total.largest);
+  for (int p = thread; p < packs.end; p += long_row_threads)
+    if (p >= packs.first) {
+      load(a, line_of(row) + static_cast<Size>(p) * V);
+      for (int v = 0; v < V; ++v) a[v] = exp(a[v]) * factor;
+      if (alike)
+        store_at_once(to + packs.column(p), a);
+      else
+        packs.store_edge(to, p, a);
+    }
+  if (edge >= 0) {
+    packs.load_edge(a, row, edge, minus_infinity);
+    for (int v = 0; v < V; ++v) a[v] = exp(a[v]) * factor;
+    packs.store_edge(to, edge, a);
   }
 }
 
@@ -148,10 +194,13 @@ template <class T>
 void softmax_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* dy, const T* y) {
   const Work work{"softmax_backward", rows, n};
   const bool aligned = rows_are_aligned<T>(n, dx, dy, y);
+  const Block block = row_block<T>(n);
+  if (aligned && n > longest_row<T> && n <= longest_softmax_row<T>(aligned))
+    return launch(work, wide_softmax_backward_kernel<T>, rows,
+                  {block.x, 1, Size{row_values<T>} * Size{sizeof(T)} * block.x}, stream, n, dx, dy, y);
   if (n > longest_row<T>)
     return launch(work, aligned ? long_softmax_backward_kernel<pack_length<T>, T> : long_softmax_backward_kernel<1, T>,
                   rows, {long_row_threads}, stream, n, dx, dy, y);
-  const Block block = row_block<T>(n);
   launch(work, aligned ? softmax_backward_kernel<pack_length<T>, T> : softmax_backward_kernel<1, T>,
          blocks_for(rows, block.y), block, stream, rows, n, dx, dy, y);
 }

@@ -29,6 +29,23 @@ __device__ inline float row_exp(float x) {
     return expf(x);
 }
 
+/// exp(x - shift), as row_exp; for 16-bit elements with one multiplication and addition, of an error of some |shift|
+/// 2^-24 more.
+template <class T>
+class ExpFrom {
+ public:
+  __device__ explicit ExpFrom(float shift) : shift_(sizeof(T) == 2 ? shift * 1.44269504f : shift) {}
+  __device__ float operator()(float x) const {
+    if constexpr (sizeof(T) == 2)
+      return exp2_approximate(fmaf(x, 1.44269504f, -shift_));
+    else
+      return expf(x - shift_);
+  }
+
+ private:
+  float shift_;
+};
+
 /// largest, and the sum of exp(x - largest) over what was added. An infinite sum and NaN stay; minus infinity adds 0.
 template <class T>
 struct MaxAndSum {
@@ -41,15 +58,19 @@ struct MaxAndSum {
   __device__ void add(const float (&x)[V]) {
     float m = largest;
     for (int v = 0; v < V; ++v) m = Larger{}(m, x[v]);
-    const float shift = shift_of(m);
-    sum *= row_exp<T>(largest - shift);
-    for (int v = 0; v < V; ++v) sum += row_exp<T>(x[v] - shift);
+    const ExpFrom<T> exp(shift_of(m));
+    sum *= exp(largest);
+    for (int v = 0; v < V; ++v) sum += exp(x[v]);
     largest = m;
   }
 
   /// Of all threads of a block of one row, on each of them. Once in a kernel: with one barrier.
   __device__ MaxAndSum of_block() const {
     __shared__ MaxAndSum of_warps[warp_size];
+    return of_block(of_warps);
+  }
+  /// The same by way of of_warps [32] in shared memory, which no thread may still read from an earlier call.
+  __device__ MaxAndSum of_block(MaxAndSum* of_warps) const {
     const unsigned lane = threadIdx.x % warp_size, warp = threadIdx.x / warp_size;
     const MaxAndSum own = of_warp();
     if (lane == 0) of_warps[warp] = own;

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(256) swiglu_kernel(Size rows, Size n, Size str
   load(a, x + at.row * 2 * n + j);
   load(b, x + at.row * 2 * n + n + j);
   for (int v = 0; v < V; ++v) a[v] = pointwise::Swiglu{}(a[v], b[v]);
-  store(y + at.row * n + j, a);
+  store_at_once(y + at.row * n + j, a);
 }
 
 template <int V, class T>
@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(256)
     a[v] = da;
     b[v] = db;
   }
-  store(dx + at.row * 2 * n + j, a);
-  store(dx + at.row * 2 * n + n + j, b);
+  store_at_once(dx + at.row * 2 * n + j, a);
+  store_at_once(dx + at.row * 2 * n + n + j, b);
 }
 
 template <class T>

@@ -7,7 +7,7 @@
 ///     l = exp(m - m') l + row sums of p;   o = exp(m - m') o + p v;   m = m'
 ///   y = o / l,   lse = m + log l;   of a query without keys y is 0 and lse infinity
 ///
-/// A warpgroup has 64 queries; s, p and o stay in registers, where a row is of four lanes. The tensor cores multiply p v
+/// A warpgroup has 64 queries; s, p and o stay in registers, a row in four lanes. The tensor cores multiply p v
 /// of the last tile while the threads take the maxima and the exponentials of this one's scores, and the next k and v
 /// are copied meanwhile: one barrier a tile. Values of keys that a query does not see count as 0 times themselves: they
 /// must be numbers.

@@ -202,16 +202,14 @@ template <class T>
 void losses(const char* type, Size rows, Size columns, Size valid) {
   const Array<T> logits(rows * columns);
   const Array<std::int32_t> targets(rows);
-  const Array<float> dloss(1), row_losses(rows), loss(1);
+  const Array<float> dloss(1), parts(3 * rows), lse(rows), loss(1);
   const Array<double> counted(1);
   logits.normal(2), dloss.normal();
   integers_kernel<<<64, 256>>>(targets, rows, static_cast<int>(valid), true);
   time("cross_entropy", type, shape_of(rows, columns), 2.0 * static_cast<double>(rows * columns) * sizeof(T), [&] {
-    gpu::cross_entropy<T>(nullptr, rows, columns, logits, {targets, nullptr, valid, {}}, dloss, row_losses, loss,
-                          counted);
+    gpu::cross_entropy<T>(nullptr, rows, columns, logits, {targets, nullptr, valid, {}}, {parts, lse, loss, counted});
   });
   logits.normal(2);
-  const Array<float> parts(3 * rows), lse(rows);
   const double bytes = static_cast<double>(rows * columns) * sizeof(T);
   time("cross_entropy_parts", type, shape_of(rows, columns), bytes, [&] {
     gpu::cross_entropy_parts<T>(nullptr, rows, {columns, 0, valid}, logits, targets, {}, parts);

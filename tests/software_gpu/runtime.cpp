@@ -326,7 +326,10 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int gpu) {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   if (call_fails("cudaDeviceGetAttribute")) return cudaErrorLaunchFailure;
-  *value = attribute == cudaDevAttrPageableMemoryAccess ? 0 : 227 * 1024;
+  // Few multiprocessors: blocks that take one row after another then do so in small tests.
+  *value = attribute == cudaDevAttrMultiProcessorCount    ? 2
+           : attribute == cudaDevAttrPageableMemoryAccess ? 0
+                                                          : 227 * 1024;
   return cudaSuccess;
 }
 

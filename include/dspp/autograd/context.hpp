@@ -65,6 +65,7 @@ struct Context {
   RandomPosition random{};
   bool training = false;         ///< a training step: dropout is active
   bool in_backward = false;      ///< a forward that runs now is a recomputation
+  double expected_seed = 0;      ///< the gradient that backward gives the loss if all targets count 1; 0: not known
   CountedTargets<D> targets{};   ///< of the current forward
   List<Reported<D>> reports{};   ///< of the current forward
   FiniteProbe* probe = nullptr;  ///< checks every computed value; null: no checks

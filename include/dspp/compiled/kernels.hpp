@@ -36,6 +36,8 @@
   template struct Kernel<kernels::Embedding<T>, Cpu>;            \
   template struct Kernel<kernels::CrossEntropyParts<T>, Cpu>;    \
   template struct Kernel<kernels::CrossEntropyVjp<T>, Cpu>;      \
+  template struct Kernel<kernels::CrossEntropyInPlace<T>, Cpu>;  \
+  template struct Kernel<kernels::CrossEntropyFinish<T>, Cpu>;   \
   template struct Kernel<kernels::BatchedMatmul<T>, Cpu>;        \
   template struct Kernel<kernels::Attention<T>, Cpu>;            \
   template struct Kernel<kernels::AttentionVjp<T>, Cpu>;         \

@@ -393,6 +393,19 @@ struct Kernel<kernels::CrossEntropyVjp<T>, Cuda> {
                   const float* dy, const double* counted, const TargetProbabilities& wanted);
 };
 
+template <class T>
+struct Kernel<kernels::CrossEntropyInPlace<T>, Cuda> {
+  static void run(CudaMemory& on, Size rows, Size columns, T* logits, const std::int32_t* targets, const float* weights,
+                  Size valid_columns, float dy, float* parts, float* log_sum_exp, float* loss, double* counted,
+                  const TargetProbabilities& wanted);
+};
+template <class T>
+struct Kernel<kernels::CrossEntropyFinish<T>, Cuda> {
+  static void run(CudaMemory& on, Size rows, Size columns, T* logits, const std::int32_t* targets, const float* weights,
+                  const float* log_sum_exp, Size valid_columns, float given, const float* dy, const double* counted,
+                  const TargetProbabilities& wanted);
+};
+
 // ---- products and attention -----------------------------------------------------------------------------------------
 
 template <class T, class R>

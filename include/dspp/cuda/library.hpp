@@ -82,6 +82,8 @@
   X(kernels::Embedding<T>)            \
   X(kernels::CrossEntropyParts<T>)    \
   X(kernels::CrossEntropyVjp<T>)      \
+  X(kernels::CrossEntropyInPlace<T>)  \
+  X(kernels::CrossEntropyFinish<T>)   \
   X(kernels::BatchedMatmul<T>)        \
   X(kernels::Attention<T>)            \
   X(kernels::AttentionVjp<T>)         \

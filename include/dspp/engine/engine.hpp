@@ -214,6 +214,10 @@ class Engine {
   }
   constexpr void abandon(MicroStep<D, B>& micro);
   constexpr void drop_step();
+  /// The seed of a micro-batch whose targets all count.
+  constexpr double seed_of_all() const {
+    return scale_.value() / static_cast<double>(world_.replicas().size() * sizes_.accumulate);
+  }
   /// Discards the step's gradients at the end of the scope unless cancelled.
   struct Undo {
     Engine* engine;
@@ -352,6 +356,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   const Size before = forwards_++ * world_.data_size() + world_.data_rank();
   context.random = detail::position_of(batch, weights_.context().random.key, steps_, before, sizes_.micro_batch);
   context.targets = {}, context.reports.free();
+  context.expected_seed = seed_of_all();
   guard_.before_forward();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   micro.counts_uses_ = true;
@@ -392,9 +397,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   const detail::Training training(micro.context_.training);
   if (micro_steps_ == 0) step_targets_.begin(micro.targets_);
   if (check_.due()) check_.note(micro_steps_, std::move(micro.input_), micro.reports_);
-  const auto micro_batches = static_cast<double>(world_.replicas().size() * sizes_.accumulate);
-  auto seed = step_targets_.add(micro.targets_, loss.value(), scale_.value() / micro_batches,
-                                micro.context_.targets.plain_mean);
+  auto seed = step_targets_.add(micro.targets_, loss.value(), seed_of_all(), micro.context_.targets.plain_mean);
   step_targets_.add_reports(micro.reports_, micro.targets_);
   micro.reports_.free(), micro.targets_ = {};
   guard_.before_backward(micro.suspect_, micro_steps_ + 1);

@@ -54,6 +54,15 @@ struct CrossEntropyResult {
   Tensor<C, 1, D> log_sum_exp;  // [rows]
 };
 
+namespace detail {
+template <class C, class D>
+constexpr CrossEntropyResult<C, D> uninitialized_result(Size rows, Memory<D>& memory) {
+  return {Scalar<C, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
+          Scalar<double, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
+          Tensor<C, 1, D>::uninitialized(shape(rows), memory, Category::activations, "cross_entropy")};
+}
+}  // namespace detail
+
 /// (max, sum of exp(x - max), sum of x times what is wanted of it) of each row: [rows, 3]. The third is the logit of
 /// the target, or 0 if it is on another rank or ignored, unless labels are smoothed.
 ///
@@ -96,15 +105,71 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
     detail::require_weights(weights, "cross_entropy");
   }
   auto& memory = parts.memory();
-  CrossEntropyResult<C, D> result{
-      Scalar<C, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
-      Scalar<double, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
-      Tensor<C, 1, D>::uninitialized(shape(parts[1]), memory, Category::activations, "cross_entropy")};
+  auto result = detail::uninitialized_result<C, D>(parts[1], memory);
   memory.count_flops(4.0 * static_cast<double>(parts[0] * parts[1]));
   launch<kernels::CrossEntropyCombine<C>, D>(memory, parts[0], parts[1], static_cast<const C*>(parts.data()),
                                              detail::data_or_null(targets), detail::data_or_null(weights),
                                              result.log_sum_exp.data(), result.loss.data(), result.counted.data());
   return result;
+}
+
+/// cross_entropy_parts and cross_entropy_combine of logits whose columns this rank has all. If all rows count, their
+/// gradient for `dy` replaces the logits in the same pass over them; else they stay. cross_entropy_finish must follow
+/// before anything reads them.
+///
+/// dy: what backward is expected to give, on the host; not 0.
+///
+/// Cost     5 operations an element
+/// Memory   4 rows + 2 numbers, 3 rows of which are given back
+/// Throws   as both
+template <class T, class D>
+constexpr CrossEntropyResult<Compute<T>, D> cross_entropy_in_place(Tensor<T, 2, D>& logits,
+                                                                   const Tensor<std::int32_t, 1, D>& targets,
+                                                                   Size valid_columns, Size vocabulary, Compute<T> dy,
+                                                                   const Tensor<float, 1, D>& weights = {},
+                                                                   TargetProbabilities wanted = {}) {
+  using C = Compute<T>;
+  const Size rows = logits[0];
+  auto& memory = logits.memory();
+  detail::require_length(targets[0], rows, "cross_entropy_in_place", "targets");
+  detail::require_columns(valid_columns, logits[1], "cross_entropy_in_place");
+  detail::require_targets(targets, vocabulary, "cross_entropy_parts");
+  if (weights) {
+    detail::require_length(weights[0], rows, "cross_entropy_in_place", "weights");
+    detail::require_weights(weights, "cross_entropy");
+  }
+  const auto parts =
+      Tensor<C, 2, D>::uninitialized(shape(rows, 3), memory, Category::activations, "cross_entropy_parts");
+  auto result = detail::uninitialized_result<C, D>(rows, memory);
+  memory.count_flops(5.0 * static_cast<double>(logits.count()) + 4.0 * static_cast<double>(rows));
+  launch<kernels::CrossEntropyInPlace<T>, D>(
+      memory, rows, logits[1], logits.data(), targets.data(), detail::data_or_null(weights), valid_columns, dy,
+      parts.data(), result.log_sum_exp.data(), result.loss.data(), result.counted.data(), wanted);
+  return result;
+}
+
+/// The gradient for *dy after cross_entropy_in_place with `given`, in the same block: that itself where both are equal
+/// and all rows count; else as cross_entropy_vjp, or the gradient for `given` times their quotient, rounded once more.
+///
+/// Cost     4 operations an element
+/// Throws   Error(shape)
+template <class T, class D>
+constexpr Tensor<T, 2, D> cross_entropy_finish(Tensor<T, 2, D> logits, const Tensor<std::int32_t, 1, D>& targets,
+                                               const Tensor<Compute<T>, 1, D>& log_sum_exp, Size valid_columns,
+                                               Compute<T> given, const Scalar<Compute<T>, D>& dy,
+                                               const Scalar<double, D>& counted,
+                                               const Tensor<float, 1, D>& weights = {},
+                                               TargetProbabilities wanted = {}) {
+  detail::require_length(targets[0], logits[0], "cross_entropy_finish", "targets");
+  detail::require_length(log_sum_exp[0], logits[0], "cross_entropy_finish", "a log_sum_exp");
+  if (weights) detail::require_length(weights[0], logits[0], "cross_entropy_finish", "weights");
+  detail::require_columns(valid_columns, logits[1], "cross_entropy_finish");
+  logits.memory().count_flops(4.0 * static_cast<double>(logits.count()));
+  launch<kernels::CrossEntropyFinish<T>, D>(logits.memory(), logits[0], logits[1], logits.data(), targets.data(),
+                                            detail::data_or_null(weights), log_sum_exp.data(), valid_columns, given,
+                                            static_cast<const Compute<T>*>(dy.data()),
+                                            static_cast<const double*>(counted.data()), wanted);
+  return logits;
 }
 
 /// dlogits = dy / counted * weight * (softmax(logits) - what is wanted), 0 in padded columns and where the target is

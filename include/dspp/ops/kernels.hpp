@@ -332,6 +332,18 @@ struct CrossEntropyParts;
 /// counted); targets and weights may be null.
 template <class C>
 struct CrossEntropyCombine;
+/// (Size rows, Size columns, T* logits, const int32* targets, const float* weights, Size valid_columns, Compute<T> dy,
+/// Compute<T>* parts, Compute<T>* log_sum_exp, Compute<T>* loss, double* counted, TargetProbabilities): the two above,
+/// of all columns; and if *counted is `rows`, the gradient for dy replaces the logits. parts: [rows, 3]; weights may be
+/// null. Moves 2 sizeof(T) bytes a logit.
+template <class T>
+struct CrossEntropyInPlace;
+/// (Size rows, Size columns, T* logits, const int32* targets, const float* weights, const Compute<T>* log_sum_exp, Size
+/// valid_columns, Compute<T> given, const Compute<T>* dy, const double* counted, TargetProbabilities): the gradient for
+/// *dy where CrossEntropyInPlace had dy `given`. Moves nothing if *counted is `rows` and *dy is `given`, else 2
+/// sizeof(T) bytes a logit.
+template <class T>
+struct CrossEntropyFinish;
 /// (Size rows, Size columns, T* dlogits, const T* logits, const int32* targets, const float* weights, const Compute<T>*
 /// log_sum_exp, Size first_column, Size valid_columns, const Compute<T>* dy, const double* counted,
 /// TargetProbabilities): the gradient of the mean over what is counted, times *dy. weights may be null, dlogits may be

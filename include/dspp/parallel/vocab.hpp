@@ -86,12 +86,13 @@ struct CrossEntropyOptions {
 /// Placement   PaddedShard<-1>, Shard<-1> or Invariant -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target), none for
 ///             Invariant logits, of which every rank of Tp computes all rows
-/// Memory      keeps the logits, whose block becomes their gradient, and one number per row
+/// Memory      keeps the logits, whose block becomes their gradient, and one number per row. It does so in forward
+///             already, which saves one of three passes over it, if the logits are given as a temporary, nothing else
+///             holds their block, one rank has all columns, and an Engine trains: moved logits must not be read again
 /// Throws      Error(usage) on a target outside the vocabulary, a weight that is negative or not finite, or a
 ///             label_smoothing outside [0, 1]
 template <class P, Tracked X, Tracked Targets>
-constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vocabulary,
-                                CrossEntropyOptions options = {});
+constexpr Loss<P> cross_entropy(X&& logits, const Targets& targets, Size vocabulary, CrossEntropyOptions options = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -134,37 +135,48 @@ constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::
   return loss;
 }
 
-/// The backward of cross_entropy: the same for every policy of an element type.
+/// The backward of cross_entropy: the same for every policy of an element type. `given` is the dy of
+/// cross_entropy_in_place, or 0 without that.
 template <class C, class T, int Rank, Device D>
 constexpr auto cross_entropy_backward(Slot slot, const Shape<Rank>& shape, Tensor<T, 2, D> logits,
                                       const Tensor<std::int32_t, 1, D>& ids, const Tensor<float, 1, D>& weights,
                                       Tensor<C, 1, D> log_sum_exp, Size first, Size valid, Scalar<double, D> counted,
-                                      TargetProbabilities wanted) {
+                                      TargetProbabilities wanted, C given) {
   return [slot, shape, logits = std::move(logits), ids, weights, log_sum_exp = std::move(log_sum_exp), first, valid,
-          counted = std::move(counted), wanted](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
-    tape.give(slot,
-              ops::cross_entropy_vjp(std::move(logits), ids, log_sum_exp, first, valid, dy, counted, weights, wanted)
-                  .reshape(shape));
+          counted = std::move(counted), wanted, given](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
+    auto dlogits =
+        given != 0
+            ? ops::cross_entropy_finish(std::move(logits), ids, log_sum_exp, valid, given, dy, counted, weights, wanted)
+            : ops::cross_entropy_vjp(std::move(logits), ids, log_sum_exp, first, valid, dy, counted, weights, wanted);
+    tape.give(slot, dlogits.reshape(shape));
   };
+}
+
+/// The dy for which cross_entropy of these logits replaces them by their gradient, or 0 where it must not.
+template <class C, Tracked X>
+constexpr C dy_in_place(const X& logits, Size ranks, bool temporary) {
+  if (!temporary || ranks > 1 || !logits.tape().recording() || !logits.value().unique()) return 0;
+  return static_cast<C>(logits.tape().context().expected_seed);
 }
 }  // namespace detail
 
 template <class P, Tracked X, Tracked Targets>
-constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vocabulary, CrossEntropyOptions options) {
+constexpr Loss<P> cross_entropy(X&& logits, const Targets& targets, Size vocabulary, CrossEntropyOptions options) {
+  using V = std::remove_cvref_t<X>;
   using T = ElementOf<P>;
   using C = Compute<T>;
   using D = DeviceOf<P>;
-  check_value_of<P, X>();
+  check_value_of<P, V>();
   static_assert(
-      std::is_same_v<typename Targets::Element, std::int32_t> && Targets::rank + 1 == X::rank,
+      std::is_same_v<typename Targets::Element, std::int32_t> && Targets::rank + 1 == V::rank,
       "dspp: cross_entropy needs a target of type std::int32_t for each row of logits, so one dimension less, "
       "but these have another element type or rank. Reshape one of the two.");
-  check_alike_over_cp<typename X::Placement, typename Targets::Placement>();
-  check_whole_over_cp<typename X::Placement, -1, X::rank>();
-  constexpr bool padded = std::is_same_v<state_of<X>, PaddedShard<X::rank - 1>>;
-  constexpr bool whole = std::is_same_v<state_of<X>, Invariant>;
+  check_alike_over_cp<typename V::Placement, typename Targets::Placement>();
+  check_whole_over_cp<typename V::Placement, -1, V::rank>();
+  constexpr bool padded = std::is_same_v<state_of<V>, PaddedShard<V::rank - 1>>;
+  constexpr bool whole = std::is_same_v<state_of<V>, Invariant>;
   static_assert(
-      padded || whole || std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
+      padded || whole || std::is_same_v<state_of<V>, Shard<V::rank - 1>>,
       "dspp: cross_entropy needs logits split along the vocabulary over Tp, or Invariant, but these are placed "
       "otherwise. Compute them by a VocabParallel table, a ColumnParallel head or, of an Invariant value, a Linear.");
   auto& group = *logits.tape().context().along.tp;
@@ -177,17 +189,23 @@ constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vo
              std::to_string(vocabulary) + " and there are " + std::to_string(columns_in_all) +
              " logits. Give the vocabulary of the table that made them.");
   const TargetProbabilities wanted = ops::smoothed_targets(options.label_smoothing, vocabulary);
+  const C given = detail::dy_in_place<C>(logits, ranks, !std::is_lvalue_reference_v<X>);
   auto rows_of_logits = detail::as_rows(logits.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));
-  const auto parts = ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary, wanted);
   const auto weights = detail::weights_of<D>(targets);
-  auto result = detail::combine_over_ranks(group, parts, ids, weights, whole);
+  // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
+  ops::CrossEntropyResult<C, D> result;
+  if (given != 0)
+    result = ops::cross_entropy_in_place(rows_of_logits, ids, valid, vocabulary, given, weights, wanted);
+  else
+    result = detail::combine_over_ranks(
+        group, ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary, wanted), ids, weights, whole);
   constexpr double share = Targets::Placement::cp_dimension < 0 ? 1.0 / P::cp : 1;
   auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, ids.count(),
                                       static_cast<bool>(weights), share);
   loss.on_backward(detail::cross_entropy_backward<C>(logits.slot(), logits.shape(), std::move(rows_of_logits), ids,
                                                      weights, std::move(result.log_sum_exp), first, valid,
-                                                     std::move(result.counted), wanted));
+                                                     std::move(result.counted), wanted, given));
   return loss;
 }
 

@@ -31,6 +31,22 @@ struct Kernel<kernels::CrossEntropyVjp<T>, Cpu> {
                   const Compute<T>* dy, const double* counted, TargetProbabilities wanted);
 };
 
+/// The three above, one after another: their bits.
+template <class T>
+struct Kernel<kernels::CrossEntropyInPlace<T>, Cpu> {
+  static void run(Size rows, Size columns, T* logits, const std::int32_t* targets, const float* weights,
+                  Size valid_columns, Compute<T> dy, Compute<T>* parts, Compute<T>* log_sum_exp, Compute<T>* loss,
+                  double* counted, TargetProbabilities wanted);
+};
+
+/// What is left: nothing, the vjp, or a multiplication by *dy / given of the classes' gradients.
+template <class T>
+struct Kernel<kernels::CrossEntropyFinish<T>, Cpu> {
+  static void run(Size rows, Size columns, T* logits, const std::int32_t* targets, const float* weights,
+                  const Compute<T>* log_sum_exp, Size valid_columns, Compute<T> given, const Compute<T>* dy,
+                  const double* counted, TargetProbabilities wanted);
+};
+
 }  // namespace dspp
 
 #if DSPP_HAS_KERNELS()
@@ -130,6 +146,38 @@ void Kernel<kernels::CrossEntropyVjp<T>, Cpu>::run(Size rows, Size columns, T* d
       row_exp(valid_columns, out, row, log_sum_exp[i], row_scale, each);
       if (here) out[target] = static_cast<T>(at_target * row_scale);
       std::fill_n(out + valid_columns, columns - valid_columns, T{});
+    }
+  });
+}
+
+template <class T>
+void Kernel<kernels::CrossEntropyInPlace<T>, Cpu>::run(Size rows, Size columns, T* logits, const std::int32_t* targets,
+                                                       const float* weights, Size valid_columns, Compute<T> dy,
+                                                       Compute<T>* parts, Compute<T>* log_sum_exp, Compute<T>* loss,
+                                                       double* counted, TargetProbabilities wanted) {
+  Kernel<kernels::CrossEntropyParts<T>, Cpu>::run(rows, columns, logits, targets, 0, valid_columns, parts, wanted);
+  Kernel<kernels::CrossEntropyCombine<Compute<T>>, Cpu>::run(1, rows, parts, targets, weights, log_sum_exp, loss,
+                                                             counted);
+  if (*counted == static_cast<double>(rows))
+    Kernel<kernels::CrossEntropyVjp<T>, Cpu>::run(rows, columns, logits, logits, targets, weights, log_sum_exp, 0,
+                                                  valid_columns, &dy, counted, wanted);
+}
+
+template <class T>
+void Kernel<kernels::CrossEntropyFinish<T>, Cpu>::run(Size rows, Size columns, T* logits, const std::int32_t* targets,
+                                                      const float* weights, const Compute<T>* log_sum_exp,
+                                                      Size valid_columns, Compute<T> given, const Compute<T>* dy,
+                                                      const double* counted, TargetProbabilities wanted) {
+  using namespace cpu;
+  if (*counted != static_cast<double>(rows))
+    return Kernel<kernels::CrossEntropyVjp<T>, Cpu>::run(rows, columns, logits, logits, targets, weights, log_sum_exp,
+                                                         0, valid_columns, dy, counted, wanted);
+  if (*dy == given) return;
+  const Compute<T> factor = *dy / given;
+  parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      T* row = logits + i * columns;
+      for (Size j = 0; j < valid_columns; ++j) row[j] = static_cast<T>(static_cast<Compute<T>>(row[j]) * factor);
     }
   });
 }
