@@ -29,10 +29,10 @@ inline bool device_has_warpgroups() {
 #endif
 }
 
-/// What by_warps takes, where there are warpgroups.
+/// What by_warps takes, where there are warpgroups. Tiles of the queries of a group are counted in 32 bits.
 template <class T, class... H>
 bool group_takes(const AttentionOperands<T>& of, const H&... others) {
-  return flash_takes(of, others...) && device_has_warpgroups();
+  return of.at.sequence <= most_flash_sequence / of.at.group() && flash_takes(of, others...) && device_has_warpgroups();
 }
 
 /// Whether dspp's backward pass is taken where cuDNN has one, too: on an H200 it was as fast as cuDNN's deterministic
@@ -59,7 +59,7 @@ void attention_backward(cudaStream_t stream, const AttentionUpstream<T>& from, H
                         HeadsOf<T> dv, float* dbias, float* own, AttentionKernels by = AttentionKernels::fastest) {
   if constexpr (sizeof(T) == 2)
     if (by != AttentionKernels::plain && dbias == nullptr && flash_takes(from.of, from.y, from.dy, dq, dk, dv)) {
-      if (by == AttentionKernels::fastest && device_has_warpgroups())
+      if (by == AttentionKernels::fastest && group_takes(from.of))
         return group_attention_backward(stream, from, dq, dk, dv, own);
       return flash_attention_backward(stream, from, dq, dk, dv, own);
     }

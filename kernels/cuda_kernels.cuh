@@ -382,7 +382,7 @@ inline Libraries& libraries_of(CudaMemory& on) {
 inline Blas& blas_of(CudaMemory& on) {
   return libraries_of(on).blas;
 }
-/// By cuDNN, where it takes them and is faster; else by dspp's own kernels.
+/// By cuDNN, where it takes them; else by dspp's own kernels. The backward pass is dspp's also where that is faster.
 template <class T>
 void attention_on(CudaMemory& on, const AttentionOperands<T>& of, HeadsOf<T> y, float* log_sum_exp) {
   const cudaStream_t stream = stream_of(on);

@@ -6,7 +6,7 @@
 /// registers. They work beside the threads, one group of products after another:
 ///
 ///   fence_shared(); __syncthreads();           what was written to shared memory is there for the tensor cores
-///   begin_products(s);                         and what the threads wrote to their registers
+///   begin_products(s);                         and what the threads wrote to their registers: sums, operands
 ///   multiply_rows<Sum::anew>(s, q, row, k);    s = q k^T: s and the tiles are the tensor cores' now
 ///   end_products();                            a group
 ///   wait_for_products<0>(s);                   all groups have ended but the last 0
@@ -107,10 +107,16 @@ __device__ inline std::uint64_t descriptor_of(const Tile& tile, int row) {
   return layout_of<Tile> | (address + static_cast<std::uint32_t>(row * Tile::row_bytes)) >> 4;
 }
 
+/// What was written to these registers is there before what follows, and what follows is not read or written before.
 template <int N>
 __device__ inline void hold(GroupSums<N>& sums) {
   DSPP_UNROLL
   for (int i = 0; i < GroupSums<N>::count; ++i) asm volatile("" : "+f"(sums.x[i])::"memory");
+}
+template <int K>
+__device__ inline void hold(GroupOperand<K>& operand) {
+  DSPP_UNROLL
+  for (int i = 0; i < K / 4; ++i) asm volatile("" : "+r"(operand.words[i / 4][i % 4])::"memory");
 }
 
 #define DSPP_8(x, i)                                                                                          \
@@ -175,19 +181,19 @@ __device__ inline void fence_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-template <int... N>
-__device__ inline void begin_products(GroupSums<N>&... sums) {
-  (detail::hold(sums), ...);
+template <class... R>
+__device__ inline void begin_products(R&... registers) {
+  (detail::hold(registers), ...);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ inline void end_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// `sums`: those that have ended.
-template <int Later, int... N>
-__device__ inline void wait_for_products(GroupSums<N>&... sums) {
+/// `registers`: the sums and operands of products that have ended.
+template <int Later, class... R>
+__device__ inline void wait_for_products(R&... registers) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Later) : "memory");
-  (detail::hold(sums), ...);
+  (detail::hold(registers), ...);
 }
 
 /// sums [64, N] = or += left[row .. row + 64) right^T, over all D columns.
@@ -220,19 +226,30 @@ __device__ inline void multiply_operand(GroupSums<D>& sums, const GroupOperand<K
 
 #else
 
+namespace detail {
+template <int N>
+const void* place_of(const GroupSums<N>& sums) {
+  return sums.x;
+}
+template <int K>
+const void* place_of(const GroupOperand<K>& operand) {
+  return operand.words;
+}
+}  // namespace detail
+
 __device__ inline void fence_shared() {
   software_gpu::fence_copies();
 }
-template <int... N>
-__device__ inline void begin_products(GroupSums<N>&...) {
-  software_gpu::begin_products();
+template <class... R>
+__device__ inline void begin_products(R&... registers) {
+  software_gpu::begin_products({detail::place_of(registers)...});
 }
 __device__ inline void end_products() {
   software_gpu::end_group_of_products();
 }
-template <int Later, int... N>
-__device__ inline void wait_for_products(GroupSums<N>&...) {
-  software_gpu::wait_for_products(Later);
+template <int Later, class... R>
+__device__ inline void wait_for_products(R&... registers) {
+  software_gpu::wait_for_products(Later, {detail::place_of(registers)...});
 }
 template <Sum S, class T, int D, int LeftRows, int N>
 __device__ inline void multiply_rows(GroupSums<N>& sums, const SwizzledTile<T, D, LeftRows>& left, int row,

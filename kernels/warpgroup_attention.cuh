@@ -211,7 +211,7 @@ __device__ inline void group_forward(const AttentionOperands<T>& of, const Heads
     p = operand_of<T>(s);
     for (int tile = 1; tile < count; ++tile) {
       wait_for_tiles();
-      begin_products(s, sums);
+      begin_products(s, sums, p);
       multiply_rows<Sum::anew>(s, q, own, k(tile));
       end_products();
       multiply_operand<Sum::on>(sums, p, v(tile - 1));
@@ -219,16 +219,16 @@ __device__ inline void group_forward(const AttentionOperands<T>& of, const Heads
       copy_next(tile);
       wait_for_products<1>(s);
       probabilities(tile);
-      wait_for_products<0>(sums);
+      wait_for_products<0>(sums, p);
       DSPP_UNROLL
       for (int i = 0; i < GroupSums<D>::count; ++i) sums.x[i] *= factor[half_of_sum(i)];
       p = operand_of<T>(s);
     }
     wait_for_tiles();
-    begin_products(sums);
+    begin_products(sums, p);
     multiply_operand<Sum::on>(sums, p, v(count - 1));
     end_products();
-    wait_for_products<0>(sums);
+    wait_for_products<0>(sums, p);
   }
   DSPP_UNROLL
   for (int half = 0; half < 2; ++half) {

@@ -135,6 +135,7 @@ __device__ inline void group_queries(const AttentionUpstream<T>& from, const Hea
     group_probabilities<T>(
         s, cap, is_whole, [&](int i) { return queries[half_of_sum(i)].log2_sum_exp; },
         [&](int i) { return queries[half_of_sum(i)].keys; }, [&](int i) { return key + column_of_sum(i); });
+    __syncwarp();  // is_whole may differ between lanes, which wait for products together
   };
   copy_rows<At::threads>(q, from.of.q, at, block.sample, block.head, first_query);
   copy_rows<At::threads>(dy, from.dy, at, block.sample, block.head, first_query);
@@ -151,20 +152,20 @@ __device__ inline void group_queries(const AttentionUpstream<T>& from, const Hea
     ds = group_gradients<T>(s, dyv, own_of_sum);
     for (int tile = 1; tile < count; ++tile) {
       wait_for_tiles();
-      begin_products(s, dyv, sums);
+      begin_products(s, dyv, sums, ds);
       multiply_scores(tile);
       multiply_operand<Sum::on>(sums, ds, k(tile - 1));
       end_products();
       if (tile + 1 < count) copy(tile + 1);
       wait_for_products<2>(s);
       take_probabilities(tile);
-      wait_for_products<0>(dyv, sums);
+      wait_for_products<0>(dyv, sums, ds);
       ds = group_gradients<T>(s, dyv, own_of_sum);
     }
-    begin_products(sums);
+    begin_products(sums, ds);
     multiply_operand<Sum::on>(sums, ds, k(count - 1));
     end_products();
-    wait_for_products<0>(sums);
+    wait_for_products<0>(sums, ds);
   }
   __syncthreads();  // q has been read, and dq may take its place
   store_group(dq, at, block.sample, block.head, first_query + own, q, own, sums, {from.of.scale, from.of.scale});
@@ -259,15 +260,15 @@ __device__ inline void group_keys(const AttentionUpstream<T>& from, const HeadsO
         s, cap, is_whole, [&](int i) { return rows.log_sum_exp[set][column_of_sum(i)] * log2_e; },
         [&](int i) { return keys[column_of_sum(i)]; },
         [&](int i) { return key + row_of_thread() + 8 * half_of_sum(i); });
-    begin_products(sums_v);
+    begin_products(sums_v, p);
     multiply_operand<Sum::on>(sums_v, p, dy(step));
     end_products();
     wait_for_products<1>(dyv);
     ds = group_gradients<T>(s, dyv, [&](int i) { return rows.own[set][column_of_sum(i)]; });
-    begin_products(sums_k);
+    begin_products(sums_k, ds);
     multiply_operand<Sum::on>(sums_k, ds, q(step));
     end_products();
-    wait_for_products<0>(sums_v, sums_k);
+    wait_for_products<0>(sums_v, sums_k, p, ds);
   }
   __pipeline_wait_prior(0);
   __syncthreads();  // also without queries: the copies of k and v have ended, and dk and dv may take their place

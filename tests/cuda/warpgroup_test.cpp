@@ -12,7 +12,7 @@ using laws::DeviceArray;
 namespace {
 
 /// What a kernel leaves out, and on which threads.
-enum class Mistake { none, fence, begin, wait, warp, end };
+enum class Mistake { none, fence, begin, operand, wait, early, unnamed, overwritten, warp, end };
 
 /// y [64, N] = a b^T, and z [64, D] = y b, of a [64, D] and b [N, D].
 template <class T, int D, int N, Mistake M>
@@ -36,16 +36,25 @@ __device__ void multiply(const T* a, const T* b, float* y, float* z) {
   if (M != Mistake::begin || thread != 77) gpu::begin_products(s);
   if (M != Mistake::warp || thread / 32 != 2) gpu::multiply_rows<gpu::Sum::anew>(s, left, 0, right);
   gpu::end_products();
-  if (M != Mistake::wait) gpu::wait_for_products<0>(s);
+  if (M == Mistake::early)
+    gpu::wait_for_products<1>(s);
+  else if (M == Mistake::unnamed)
+    gpu::wait_for_products<0>();
+  else if (M != Mistake::wait)
+    gpu::wait_for_products<0>(s);
   for (int i = 0; i < N / 2; ++i)
     y[(gpu::row_of_thread() + 8 * gpu::half_of_sum(i)) * N + gpu::column_of_sum(i)] = s.x[i];
   if (M == Mistake::wait) gpu::wait_for_products<0>(s);
-  const auto operand = gpu::operand_of<T>(s);
+  auto operand = gpu::operand_of<T>(s);
   for (float& x : sums.x) x = 1;
-  gpu::begin_products(sums);
+  if (M == Mistake::operand)
+    gpu::begin_products(sums);
+  else
+    gpu::begin_products(sums, operand);
   gpu::multiply_operand<gpu::Sum::on>(sums, operand, right);
   gpu::end_products();
-  if (M != Mistake::end) gpu::wait_for_products<0>(sums);
+  if (M == Mistake::overwritten) operand.words[0][0] = 0;
+  if (M != Mistake::end) gpu::wait_for_products<0>(sums, operand);
   for (int i = 0; i < D / 2; ++i)
     z[(gpu::row_of_thread() + 8 * gpu::half_of_sum(i)) * D + gpu::column_of_sum(i)] = sums.x[i];
 }
@@ -119,9 +128,26 @@ TEST_CASE("the GPU in software names what wgmma leaves undefined") {
   CHECK(outcome_of<Mistake::none>() == "right");
   has(outcome_of<Mistake::fence>(), "dspp: a product of a warpgroup needs what threads copied to shared memory");
   has(outcome_of<Mistake::begin>(), "dspp: a product of a warpgroup needs begin_products()");
+  has(outcome_of<Mistake::operand>(), "dspp: a product of a warpgroup needs begin_products()");
+  has(outcome_of<Mistake::overwritten>(), "dspp: a product of a warpgroup needs its operand until it has ended");
+  has(outcome_of<Mistake::early>(), "dspp: a wait for products needs to name registers whose products have ended");
+  CHECK(outcome_of<Mistake::unnamed>() == "wrong");
   CHECK(outcome_of<Mistake::wait>() == "wrong");
   has(outcome_of<Mistake::warp>(), "the warps of a warpgroup come to different products");
   has(outcome_of<Mistake::end>(), "dspp: a thread of the GPU in software needs to wait for its products");
   has(outcome_of<Mistake::none>(64), "dspp: a product of a warpgroup needs blocks of whole warpgroups");
 }
 #endif
+
+TEST_CASE("beside cuDNN the backward pass is by warpgroups in heads of 64 columns that they take") {
+  const auto at = [](std::uintptr_t address) { return reinterpret_cast<const bf16*>(address); };
+  const auto is_taken = [&](Size head_dim, std::uintptr_t base, const bf16* bias) {
+    const gpu::HeadsOf<const bf16> heads{at(base), 256};
+    return gpu::is_faster_than_cudnn_backward(
+        gpu::attention_operands<bf16>({1, 128, 1, 1, head_dim, {}}, {nullptr, bias}, heads, heads, heads));
+  };
+  CHECK(is_taken(64, 64, nullptr) == gpu::device_has_warpgroups());
+  CHECK(!is_taken(72, 64, nullptr));
+  CHECK(!is_taken(64, 72, nullptr));
+  CHECK(!is_taken(64, 64, at(64)));
+}

@@ -42,9 +42,11 @@ struct Product {
   float* sums;
   std::function<void(float*)> add;
   std::size_t group;
+  const std::uint32_t* operand;
+  std::vector<std::uint32_t> words;  // what is in it
 };
 
-/// Sums that products are under way for: what they are by now.
+/// Sums that are not the thread's: what they are by now, and how many products are under way for them.
 struct HeldSums {
   float* place;
   std::vector<float> values;
@@ -63,7 +65,8 @@ struct Thread {
   std::deque<Product> products;
   std::vector<HeldSums> held;
   std::size_t product_groups = 0;
-  bool products_begun = false, copies_fenced = true;
+  std::vector<const void*> begun;  // registers with which products may follow
+  bool copies_fenced = true;
 };
 
 struct Warp {
@@ -158,7 +161,7 @@ void run_block(void (*kernel)(void*), void* arguments) {
     s.threads[t]->products.clear();
     s.threads[t]->held.clear();
     s.threads[t]->product_groups = 0;
-    s.threads[t]->products_begun = false;
+    s.threads[t]->begun.clear();
     s.threads[t]->copies_fenced = true;
     s.threads[t]->fiber.start(kernel, arguments);
   }
@@ -228,21 +231,25 @@ void fence_copies() {
   s.threads[s.running]->copies_fenced = true;
 }
 
-void begin_products() {
+void begin_products(std::initializer_list<const void*> registers) {
   State& s = state();
-  s.threads[s.running]->products_begun = true;
+  auto& begun = s.threads[s.running]->begun;
+  begun.insert(begun.end(), registers);
 }
 
 void multiply_later(float* sums, int count, bool adds, const void* left, const void* right,
-                    std::function<void(float*)> product) {
+                    std::function<void(float*)> product, const std::uint32_t* operand, std::size_t words) {
   State& s = state();
   Thread& thread = *s.threads[s.running];
+  const auto has_begun = [&](const void* registers) {
+    return std::find(thread.begun.begin(), thread.begun.end(), registers) != thread.begun.end();
+  };
   require(s.count % 128 == 0,
           "dspp: a product of a warpgroup needs blocks of whole warpgroups, but got another. Take a multiple of 128 "
           "threads.");
-  require(thread.products_begun,
-          "dspp: a product of a warpgroup needs begin_products() after threads waited for others and wrote their sums, "
-          "but got none. Call it before the product.");
+  require(has_begun(sums) && (operand == nullptr || has_begun(operand)),
+          "dspp: a product of a warpgroup needs begin_products() of its registers after threads waited for others, but "
+          "got none. Call it before the product.");
   for (unsigned t = 0; t < s.count; ++t)
     require(s.threads[t]->copies_fenced,
             "dspp: a product of a warpgroup needs what threads copied to shared memory, but one has waited for its "
@@ -260,28 +267,39 @@ void multiply_later(float* sums, int count, bool adds, const void* left, const v
                                if (!adds) std::fill_n(x, count, 0.0f);
                                product(x);
                              },
-                             thread.product_groups});
+                             thread.product_groups, operand, std::vector<std::uint32_t>(operand, operand + words)});
   std::fill_n(sums, count, std::numeric_limits<float>::quiet_NaN());
 }
 
 void end_group_of_products() {
   State& s = state();
-  Thread& thread = *s.threads[s.running];
-  ++thread.product_groups;
+  ++s.threads[s.running]->product_groups;
 }
 
-void wait_for_products(std::size_t later) {
+void wait_for_products(std::size_t later, std::initializer_list<const void*> registers) {
   State& s = state();
   Thread& thread = *s.threads[s.running];
-  thread.products_begun = false;
+  thread.begun.clear();
   for (; !thread.products.empty() && thread.products.front().group + later < thread.product_groups;
        thread.products.pop_front()) {
     const Product& first = thread.products.front();
+    require(std::equal(first.words.begin(), first.words.end(), first.operand),
+            "dspp: a product of a warpgroup needs its operand until it has ended, but the thread wrote to it before. "
+            "Wait first.");
     const auto held =
         std::find_if(thread.held.begin(), thread.held.end(), [&](const auto& h) { return h.place == first.sums; });
     first.add(held->values.data());
-    if (--held->products > 0) continue;
-    std::copy(held->values.begin(), held->values.end(), first.sums);
+    --held->products;
+  }
+  for (const void* const place : registers) {
+    const auto under_way = [&](const Product& product) { return product.sums == place || product.operand == place; };
+    require(std::none_of(thread.products.begin(), thread.products.end(), under_way),
+            "dspp: a wait for products needs to name registers whose products have ended, but one has not. Wait for "
+            "more groups.");
+    const auto held =
+        std::find_if(thread.held.begin(), thread.held.end(), [&](const auto& h) { return h.place == place; });
+    if (held == thread.held.end()) continue;
+    std::copy(held->values.begin(), held->values.end(), held->place);
     thread.held.erase(held);
   }
 }

@@ -5,7 +5,9 @@
 /// Until then its sums are NaN. What a GPU leaves undefined is a sentence.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <vector>
 
 #include <dspp/base/element.hpp>
@@ -16,16 +18,18 @@ namespace dspp::software_gpu {
 /// What this thread copied to shared memory and waited for is there for products. Those of any thread of the block need
 /// it.
 void fence_copies();
-/// Products may follow, until the thread waits for some.
-void begin_products();
+/// Products with these registers may follow, until the thread waits for some: sums, and left operands.
+void begin_products(std::initializer_list<const void*> registers);
 void end_group_of_products();
-/// For all groups but the last `later`.
-void wait_for_products(std::size_t later);
+/// For all groups but the last `later`. Of the products that have ended, these registers are the thread's again; other
+/// sums stay NaN until they are named.
+void wait_for_products(std::size_t later, std::initializer_list<const void*> registers);
 
 /// A product of the warpgroup: `product` adds it to this thread's `count` sums, which begin at 0 or as they are.
-/// `left` and `right` name its operands; the four warps must agree on both.
+/// `left` and `right` name its operands in shared memory; the four warps must agree on both. `operand`: words in
+/// registers, which nobody writes before the product has ended.
 void multiply_later(float* sums, int count, bool adds, const void* left, const void* right,
-                    std::function<void(float*)> product);
+                    std::function<void(float*)> product, const std::uint32_t* operand = nullptr, std::size_t words = 0);
 
 namespace detail {
 /// Of sum i of a thread: its row and column in [64, N].
@@ -73,16 +77,19 @@ void multiply_operand(float* sums, bool adds, const std::uint32_t (&left)[Steps]
         rows[half * 16 * Steps + step * 16 + k] = shared[(lane / 4 + half * 8) * 16 + k];
     next_slots();
   }
-  multiply_later(sums, d / 2, adds, nullptr, right.begin, [=](float* x) {
-    for (int i = 0; i < d / 2; ++i) {
-      float sum = x[i];
-      const int column = detail::column_of_sum(thread, i);
-      for (int k = 0; k < static_cast<int>(16 * Steps); ++k)
-        sum += rows[static_cast<std::size_t>(i / 2 % 2 * static_cast<int>(16 * Steps) + k)] *
-               static_cast<float>(*right.element(k, column));
-      x[i] = sum;
-    }
-  });
+  multiply_later(
+      sums, d / 2, adds, nullptr, right.begin,
+      [=](float* x) {
+        for (int i = 0; i < d / 2; ++i) {
+          float sum = x[i];
+          const int column = detail::column_of_sum(thread, i);
+          for (int k = 0; k < static_cast<int>(16 * Steps); ++k)
+            sum += rows[static_cast<std::size_t>(i / 2 % 2 * static_cast<int>(16 * Steps) + k)] *
+                   static_cast<float>(*right.element(k, column));
+          x[i] = sum;
+        }
+      },
+      left[0], 4 * Steps);
 }
 
 }  // namespace dspp::software_gpu
