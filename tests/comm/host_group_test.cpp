@@ -70,7 +70,7 @@ TEST_CASE("a rank that aborts an announced call stops the others with its senten
   CHECK(sentence.find("but rank 0 failed: dspp: rank 0 needs a thing") != std::string::npos);
 }
 
-TEST_CASE("a host group is of threads, of MPI ranks or of one") {
+TEST_CASE("a host group is of threads, of MPI ranks, of TCP ranks or of one") {
   CHECK_THROWS_WITH_AS(HostGroup{AnyCommunicator(Recorder<>(0, 2))}, doctest::Contains("host group of threads"), Error);
   CHECK(HostGroup{AnyCommunicator()}.size() == 1);
 }

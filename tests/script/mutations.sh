@@ -95,7 +95,7 @@ comm/same_facts.hpp | comm/same_facts_test.cpp
 comm/traffic.hpp | comm/traffic_test.cpp
 comm/mpi/collectives.hpp | comm/mpi_collectives_test.cpp
 comm/mpi/failure_state.hpp | comm/mpi_failure_state_test.cpp comm/mpi_test.cpp
-comm/mpi/fingerprint.hpp | comm/fingerprint_test.cpp
+comm/fingerprint.hpp | comm/fingerprint_test.cpp
 comm/mpi/flights.hpp | comm/mpi_flights_test.cpp
 comm/mpi/neighbour.hpp | comm/mpi_neighbour_test.cpp
 comm/mpi/rank.hpp | comm/mpi_test.cpp comm/mpi_collectives_test.cpp comm/mpi_failure_state_test.cpp

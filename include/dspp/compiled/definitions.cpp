@@ -7,7 +7,7 @@
 #include <dspp/app/progress.hpp>
 #include <dspp/base.hpp>
 #include <dspp/comm.hpp>
-#include <dspp/comm/mpi/fingerprint.hpp>
+#include <dspp/comm/fingerprint.hpp>
 #include <dspp/data.hpp>
 #include <dspp/engine/batch_print.hpp>
 #include <dspp/engine/blend.hpp>
@@ -25,4 +25,5 @@
 
 namespace dspp {
 template class detail::Posting<detail::ThreadRank>;
+template class detail::Posting<detail::TcpRank>;
 }

@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/comm/fingerprint.hpp>
 #include <dspp/comm/mpi/collectives.hpp>
 #include <dspp/comm/mpi/failure_state.hpp>
-#include <dspp/comm/mpi/fingerprint.hpp>
 #include <dspp/comm/mpi/share.hpp>
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/sum_order.hpp>
