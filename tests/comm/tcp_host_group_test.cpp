@@ -88,6 +88,7 @@ TEST_CASE("a TCP rank that polls is told at once of one that ended, and names on
     CHECK_THROWS_AS(group.expire(), Error);
     pending.wait();
   });
+  CHECK(late[0].status == 0);
   CHECK(says(late[0].said, "rank 0 needs rank 1 in all_reduce(f32 x 5)"));
   CHECK(late[0].said == late[1].said);
 }

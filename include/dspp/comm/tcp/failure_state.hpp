@@ -26,7 +26,7 @@ class TcpLine {
   virtual std::string where() = 0;
   virtual void advance() = 0;
   /// Fails the world if a rank has yet to call the oldest operation.
-  virtual void expire() = 0;
+  virtual void expire_oldest() = 0;
 
  protected:
   ~TcpLine() = default;

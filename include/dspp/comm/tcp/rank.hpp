@@ -51,7 +51,7 @@ class TcpRank final : public TcpLine, public std::enable_shared_from_this<TcpRan
   /// Advances what can be advanced. Throws the failure of the world, if there is one.
   void poll();
   /// Fails the world, and throws, if a rank has yet to call what this one waits for in any of its groups.
-  void expire() override;
+  void expire();
   void abort(const Error& error);
 
  private:
@@ -73,6 +73,7 @@ class TcpRank final : public TcpLine, public std::enable_shared_from_this<TcpRan
   void arrived(int world_rank) override { share_.arrived(world_rank); }
   std::string where() override { return completed_ < issued_ ? where(completed_) : std::string(); }
   void advance() override;
+  void expire_oldest() override;
 
   bool progress();
   bool all_called(const Posted& mine);
@@ -183,6 +184,11 @@ DSPP_INLINE void TcpRank::poll() {
 }
 
 DSPP_INLINE void TcpRank::expire() {
+  for (TcpLine* line : failures_->active) line->expire_oldest();
+  if (failures_->failed()) stop();
+}
+
+DSPP_INLINE void TcpRank::expire_oldest() {
   if (completed_ < issued_ && stage_ == Stage::called && !failures_->failed()) fail_timeout();
 }
 

@@ -9,8 +9,11 @@
 #include <vector>
 
 #include <dspp/comm/posted.hpp>
-#include <dspp/comm/rank_sum.hpp>
 #include <dspp/comm/tcp/failure_state.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <dspp/comm/rank_sum.hpp>
+#endif
 
 namespace dspp::detail {
 

@@ -24,4 +24,8 @@ class Tcp : public detail::Posting<detail::TcpRank> {
 
 static_assert(Communicator<Tcp>);
 
+#if !DSPP_HAS_DEFINITIONS()
+extern template class detail::Posting<detail::TcpRank>;
+#endif
+
 }  // namespace dspp
