@@ -78,7 +78,8 @@ void each_case(F f) {
 
 TEST_CASE("a TCP rank that is killed is named by all others at once, with the operation") {
   each_case([](int ranks, int odd, const Operation& operation) {
-    const auto all = with_an_odd_rank(ranks, odd, operation, [] { raise(SIGKILL); }, 60);
+    const auto all = with_an_odd_rank(
+        ranks, odd, operation, [] { raise(SIGKILL); }, 60);
     CHECK(all[static_cast<std::size_t>(odd)].status == 128 + SIGKILL);
     check_others(all, odd, "in " + operation.name, 5);
     check_others(all, odd, "rank " + std::to_string(odd) + " closed its connection. Look for what ended it", 5);
@@ -87,10 +88,12 @@ TEST_CASE("a TCP rank that is killed is named by all others at once, with the op
 
 TEST_CASE("a TCP rank that ends, or throws, is named by all others with its sentence") {
   each_case([](int ranks, int odd, const Operation& operation) {
-    const auto ended = with_an_odd_rank(ranks, odd, operation, [] {}, 60);
+    const auto ended = with_an_odd_rank(
+        ranks, odd, operation, [] {}, 60);
     check_others(ended, odd, "but rank " + std::to_string(odd) + " has ended", 5);
     const auto thrown = with_an_odd_rank(
-        ranks, odd, operation, [] { fail(ErrorCode::usage, "dspp: a rank needs a thing, but has none. Get one."); }, 60);
+        ranks, odd, operation, [] { fail(ErrorCode::usage, "dspp: a rank needs a thing, but has none. Get one."); },
+        60);
     check_others(thrown, odd, "failed: dspp: a rank needs a thing, but has none. Get one.", 5);
   });
 }
@@ -99,7 +102,8 @@ TEST_CASE("a TCP rank that does not come is named after the timeout") {
   const std::vector<Operation> all = operations();
   for (const std::size_t i : {0, 4, 5, 6}) {
     CAPTURE(all[i].name);
-    const auto late = with_an_odd_rank(3, 1, all[i], [] { std::this_thread::sleep_for(std::chrono::seconds(1)); }, 0.3);
+    const auto late = with_an_odd_rank(
+        3, 1, all[i], [] { std::this_thread::sleep_for(std::chrono::seconds(1)); }, 0.3);
     check_others(late, 1, "needs rank 1 in " + all[i].name, 8);
     check_others(late, 1, "but waited 0.3 s and it did not come", 8);
   }

@@ -78,17 +78,16 @@ std::vector<Fault> faults(const std::string& odd) {
   const std::string two = "two processes came as rank ", place = "MASTER_ADDR and MASTER_PORT";
   return {
       {"another token", [](TcpPlace p) { return p.token = "guess", meet_as(p); },
-       "rank " + odd + " needs the DSPP_TOKEN of the other ranks", "did not see rank " + odd + " (a process at 127.0.0.1",
-       "did not see rank " + odd},
+       "rank " + odd + " needs the DSPP_TOKEN of the other ranks",
+       "did not see rank " + odd + " (a process at 127.0.0.1", "did not see rank " + odd},
       {"no token", [](TcpPlace p) { return p.token = "", meet_as(p); }, "needs the DSPP_TOKEN of the other ranks",
        "presented another DSPP_TOKEN", "presented another DSPP_TOKEN"},
       {"another number of ranks", [](TcpPlace p) { return ++p.size, meet_as(p); }, "need one WORLD_SIZE",
        "and rank " + odd + " has", "and rank " + odd + " has"},
       {"the rank of another", [](TcpPlace p) { return p.rank = 1 + p.rank % (p.size - 1), meet_as(p); }, two, two, two},
       {"it does not come", [](TcpPlace) { return ""; }, "", "did not see rank " + odd, "did not see rank " + odd},
-      {"it ends before all have come",
-       [](const TcpPlace& p) { return say(connected_to(p), hello_of(p)), ""; },
-       "", "rank " + odd + " (127.0.0.1) was lost before all had come", "was lost before all had come"},
+      {"it ends before all have come", [](const TcpPlace& p) { return say(connected_to(p), hello_of(p)), ""; }, "",
+       "rank " + odd + " (127.0.0.1) was lost before all had come", "was lost before all had come"},
       {"another version of dspp",
        [](const TcpPlace& p) {
          const auto line = connected_to(p);
@@ -143,10 +142,10 @@ TEST_CASE("TCP ranks that contradict one another, do not come or are lost while 
         for (int r = 0; r < ranks; ++r) {
           CAPTURE(r);
           const bool doubled = fault.name == "the rank of another" && r == 1 + odd % (ranks - 1);
-          check_told(all[static_cast<std::size_t>(r)], r == odd    ? fault.odd_is_told
-                                                       : r == 0    ? fault.rank_0_is_told
+          check_told(all[static_cast<std::size_t>(r)], r == odd  ? fault.odd_is_told
+                                                       : r == 0  ? fault.rank_0_is_told
                                                        : doubled ? "two processes came"
-                                                                   : fault.others_are_told);
+                                                                 : fault.others_are_told);
         }
       }
 }
@@ -162,7 +161,8 @@ TEST_CASE("a port that is taken is named by rank 0, and by the others with what 
       pollfd one{port.file(), POLLIN, 0};
       while (poll(&one, 1, 300) > 0) {
         kept.push_back(accept(port.file(), nullptr, nullptr));
-        [[maybe_unused]] const auto sent = send(kept.back(), answers.data(), answers == "closes" ? 0 : answers.size(), 0);
+        [[maybe_unused]] const auto sent =
+            send(kept.back(), answers.data(), answers == "closes" ? 0 : answers.size(), 0);
         if (answers == "closes") close(kept.back());
       }
       if (answers.empty()) std::this_thread::sleep_for(std::chrono::seconds(3));
@@ -170,7 +170,7 @@ TEST_CASE("a port that is taken is named by rank 0, and by the others with what 
     });
     const std::string at = "at 127.0.0.1:" + std::to_string(port.port());
     check_told(all[0], "rank 0 needs to listen " + at + ", MASTER_ADDR and MASTER_PORT, but the system says: Address");
-    check_told(all[1], (answers.empty()      ? "needs an answer of rank 0, but waited 0.4 s "
+    check_told(all[1], (answers.empty()       ? "needs an answer of rank 0, but waited 0.4 s "
                         : answers == "closes" ? "needs an answer of rank 0, but the connection was closed "
                                               : "needs dspp's rank 0 ") +
                            at);
@@ -184,11 +184,13 @@ TEST_CASE("a rank 0 that is not there, has no address, or another one's, and a t
     place.host = host, place.token = token;
     check_told(in_processes(1, [&](int) { return meet_as(place); }).at(0), what, 60);
   };
-  told(second, "127.0.0.1", "", "needs rank 0 at 127.0.0.1:" + std::to_string(port.port()) + ", MASTER_ADDR and MASTER_");
+  told(second, "127.0.0.1", "",
+       "needs rank 0 at 127.0.0.1:" + std::to_string(port.port()) + ", MASTER_ADDR and MASTER_");
   told(second, "127.0.0.1", "", "but waited 0.4 s: Connection refused.");
   told(first, "127.0.0.1", "", "needs all 2 ranks to begin, at 127.0.0.1:");
   for (const TcpPlace& place : {first, second}) {
-    told(place, "no.such.host.invalid", "", "needs an address for MASTER_ADDR 'no.such.host.invalid', but the system says:");
+    told(place, "no.such.host.invalid", "",
+         "needs an address for MASTER_ADDR 'no.such.host.invalid', but the system says:");
     told(place, "192.0.2.1", "", "needs the variable DSPP_TOKEN for a MASTER_ADDR beyond this machine, '192.0.2.1'");
     told(place, "127.0.0.1", std::string(513, 'x'), "DSPP_TOKEN needs at most 512 bytes, but has 513");
   }

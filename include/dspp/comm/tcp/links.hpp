@@ -135,8 +135,8 @@ DSPP_INLINE void TcpLinks::flush(int rank) {
     const std::byte* const at = to.sent < own ? first.own.data() + to.sent : first.data + (to.sent - own);
     const Size rest = to.sent < own ? own - to.sent : first.all() - to.sent;
     const bool more = to.sent < own && first.bytes > 0;
-    const auto moved =
-        ::send(to.socket.file(), at, static_cast<std::size_t>(rest), MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0));
+    const auto moved = ::send(to.socket.file(), at, static_cast<std::size_t>(rest),
+                              MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0));
     if (moved < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
       to.out.clear();  // read() finds what the other rank still said, and the end

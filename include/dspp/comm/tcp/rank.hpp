@@ -164,7 +164,8 @@ DSPP_INLINE Pending<> TcpRank::publish() {
   failures_->active.reserve(failures_->active.size() + 1);  // may throw: before anything is sent
   for (int r = 0; r < size(); ++r)
     if (r != rank_)
-      failures_->links().send(world_rank(r), TcpKind::call, line_, std::as_bytes(std::span(words.data(), words.size())));
+      failures_->links().send(world_rank(r), TcpKind::call, line_,
+                              std::as_bytes(std::span(words.data(), words.size())));
   mine.exceptions = std::uncaught_exceptions();
   ++issued_;
   if (pendings_++ == 0) {
@@ -194,8 +195,8 @@ DSPP_INLINE void TcpRank::expire_oldest() {
 
 DSPP_INLINE void TcpRank::abort(const Error& error) {
   const std::string reason = error.what();
-  failures_->fail({ErrorCode::aborted, aborted_sentence(failures_->rank(), reason), failures_->rank(), true,
-                   error.code(), reason});
+  failures_->fail(
+      {ErrorCode::aborted, aborted_sentence(failures_->rank(), reason), failures_->rank(), true, error.code(), reason});
 }
 
 DSPP_INLINE std::string TcpRank::where(std::uint64_t operation) {

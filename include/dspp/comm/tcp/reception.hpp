@@ -111,9 +111,10 @@ DSPP_INLINE TcpReception::Heard TcpReception::hear(Stranger& stranger, TcpGuest&
   guest.host = peer_address(stranger.socket).host();
   if (!are_same_tokens(stranger.said.substr(sizeof hello), token_)) {
     refusals_ = " (a process at " + guest.host + " presented another DSPP_TOKEN)";
-    answer(stranger.socket, true,
-           "dspp: rank " + std::to_string(hello.rank) +
-               " needs the DSPP_TOKEN of the other ranks, but presented another one. Give all ranks the same, or none.");
+    answer(
+        stranger.socket, true,
+        "dspp: rank " + std::to_string(hello.rank) +
+            " needs the DSPP_TOKEN of the other ranks, but presented another one. Give all ranks the same, or none.");
     return Heard::nothing;
   }
   guest.hello = hello;

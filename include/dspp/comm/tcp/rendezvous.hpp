@@ -117,9 +117,9 @@ class TcpMeet {
     if (!place_.token.empty()) return all;
     std::erase_if(all, [](const TcpAddress& one) { return !one.is_loopback(); });
     if (all.empty())
-      fail(ErrorCode::usage, "dspp: " + name() + " needs the variable DSPP_TOKEN for a MASTER_ADDR beyond this machine, '" +
-                                 place_.host +
-                                 "', but it is not set. Set it to the same secret on every rank, or use 127.0.0.1.");
+      fail(ErrorCode::usage,
+           "dspp: " + name() + " needs the variable DSPP_TOKEN for a MASTER_ADDR beyond this machine, '" + place_.host +
+               "', but it is not set. Set it to the same secret on every rank, or use 127.0.0.1.");
     return all;
   }
 
@@ -134,8 +134,8 @@ class TcpMeet {
         if (made) return made;
         if (in_use) break;
       }
-      fail(ErrorCode::usage, "dspp: rank 0 needs to listen at " + at_ + ", MASTER_ADDR and MASTER_PORT, but the system says: " +
-                                 error +
+      fail(ErrorCode::usage, "dspp: rank 0 needs to listen at " + at_ +
+                                 ", MASTER_ADDR and MASTER_PORT, but the system says: " + error +
                                  (in_use ? ". Choose another MASTER_PORT, or end what has this one."
                                          : ". Set MASTER_ADDR to an address of the host of rank 0."));
     }();
@@ -147,9 +147,9 @@ class TcpMeet {
       }
       for (int r = 1; r < place_.size; ++r)
         if (link(r) && is_hung_up(link(r)))
-          refuse_all(ErrorCode::peer_lost,
-                     "dspp: every rank needs all the others, but " + rank_name(r) + " (" + card(r).host.data() +
-                         ") was lost before all had come. Look for what ended it.");
+          refuse_all(ErrorCode::peer_lost, "dspp: every rank needs all the others, but " + rank_name(r) + " (" +
+                                               card(r).host.data() +
+                                               ") was lost before all had come. Look for what ended it.");
       if (came < place_.size && TcpClock::now() >= until_) miss(reception.refusals());
     }
     send_cards();
@@ -193,9 +193,9 @@ class TcpMeet {
     for (int r = 1; r < place_.size; ++r)
       if (!link(r) && ++count <= 16) missing += (count == 1 ? "" : ", ") + rank_name(r);
     if (count > 16) missing += " and " + std::to_string(count - 16) + " more";
-    refuse_all(ErrorCode::peer_lost, "dspp: rank 0 needs all " + std::to_string(place_.size) + " ranks to begin, at " + at_ +
-                                         ", but waited " + seconds() + " s and did not see " + missing + refusals +
-                                         ". Look for what keeps them, or raise timeout_seconds.");
+    refuse_all(ErrorCode::peer_lost, "dspp: rank 0 needs all " + std::to_string(place_.size) + " ranks to begin, at " +
+                                         at_ + ", but waited " + seconds() + " s and did not see " + missing +
+                                         refusals + ". Look for what keeps them, or raise timeout_seconds.");
   }
 
   void send_cards() {

@@ -173,9 +173,9 @@ DSPP_INLINE bool TcpShare::begin_round(const Posted& mine) {
   for (; pair_ < mine.pairs.size(); ++pair_, tile_ = 0) {
     const PostedPair& p = mine.pairs[pair_];
     if (tile_ == 0) copy_own(mine, p);
-    const Size longest = size() == 1                                   ? 0
+    const Size longest = size() == 1                                 ? 0
                          : mine.collective == Collective::all_reduce ? (p.count + size() - 1) / size()
-                                                                       : p.count;
+                                                                     : p.count;
     if (tile_ * tile_elements(mine, p) >= longest) continue;
     if (sums(mine))
       exchange_summands(mine, p);

@@ -150,7 +150,8 @@ DSPP_INLINE std::vector<TcpAddress> tcp_addresses(const std::string& host, int p
     return all;
   }
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    if ((one->ai_family != AF_INET && one->ai_family != AF_INET6) || one->ai_addrlen > TcpAddress{}.data.size()) continue;
+    if ((one->ai_family != AF_INET && one->ai_family != AF_INET6) || one->ai_addrlen > TcpAddress{}.data.size())
+      continue;
     TcpAddress address;
     std::memcpy(address.data.data(), one->ai_addr, one->ai_addrlen);
     address.bytes = one->ai_addrlen;
