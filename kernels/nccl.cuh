@@ -261,6 +261,10 @@ inline NcclWorld::NcclWorld(const RankGroups& host, CudaMemory& memory, NcclOpti
   for (const auto& group : all) group->begin_traffic();
 }
 
+inline void NcclWorld::end() {
+  rank_->end();
+}
+
 inline NcclWorld::~NcclWorld() {
   rank_->close();
 }

@@ -2,6 +2,7 @@
 /// What the communicators of NCCL of one rank share, and one of them with its stream.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -104,7 +105,8 @@ class NcclRank final : public CudaWatcher, public std::enable_shared_from_this<N
   /// Registers the blocks that the rank has.
   void register_with(NcclLine& line);
 
-  /// Ends the communicators: by NCCL's way if nothing failed.
+  /// Ends the communicators: by NCCL's way if nothing failed. Throws what failed since.
+  void end();
   void close() noexcept;
 
  private:
@@ -126,7 +128,7 @@ class NcclRank final : public CudaWatcher, public std::enable_shared_from_this<N
   std::optional<Error> failure_;
   std::vector<NcclLine*> lines_;
   std::map<std::byte*, Block> blocks_;
-  bool advances_ = false, closed_ = false;
+  bool advances_ = false, finalized_ = false, closed_ = false;
 };
 
 /// A communicator of NCCL, null for a group of one, and the stream of its operations, which complete in their order.
@@ -209,6 +211,23 @@ class NcclLine {
   }
   [[noreturn]] void fail_timeout();
 
+  /// True if this has found, for as long, that the same operation has begun and is not done: it waits for other ranks.
+  /// What this rank's own stream still has before an operation does not count.
+  bool waits_longer_than(double seconds) {
+    const auto is_past = [](cudaEvent_t event) {
+      const bool past = cudaEventQuery(event) != cudaErrorNotReady;
+      if (!past) cudaGetLastError();  // not ready is no error of a later call
+      return past;
+    };
+    const std::uint64_t before = done_;
+    if (launched_ > remembered) done_ = std::max(done_, launched_ - remembered);
+    while (done_ < launched_ && is_past(ends_[done_ % remembered])) ++done_;
+    const bool waits = done_ < launched_ && is_past(begins_[done_ % remembered]);
+    if (!waits || done_ != before) since_.reset();
+    if (waits && !since_) since_.emplace();
+    return waits && since_->is_over(seconds);
+  }
+
   /// While the host waits: what can be done without waiting.
   virtual void advance() {}
   /// Before the communicator ends.
@@ -244,6 +263,8 @@ class NcclLine {
   std::array<cudaEvent_t, remembered> begins_{}, ends_{};
   std::array<Posted, remembered> calls_;
   std::uint64_t opened_ = 0, launched_ = 0, joined_ = 0;
+  std::uint64_t done_ = 0;  // operations that waits_longer_than() has found done
+  std::optional<NcclPatience> since_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -309,11 +330,8 @@ inline void NcclRank::wait_for(cudaStream_t stream) {
     cudaGetLastError();  // not ready is no error of a later call
     progress();
     check_lines();
-    if (!patience.is_over(world_.timeout_seconds())) continue;
     for (NcclLine* line : lines_)
-      if (line->comm != nullptr && line->stream() != nullptr && cudaStreamQuery(line->stream()) != cudaSuccess)
-        line->fail_timeout();
-    patience = {};  // no operation of NCCL's is under way: the GPU computes
+      if (line->comm != nullptr && line->waits_longer_than(world_.timeout_seconds())) line->fail_timeout();
   }
 }
 
@@ -387,6 +405,7 @@ inline void NcclRank::abort() noexcept {
 }
 
 inline void NcclRank::finalize() {
+  finalized_ = true;
   if (world_.size() > 1) world_.communicator().barrier();  // a rank that still waits for this one is an error of both
   wait_for(stream());
   for (std::size_t i = 0; i < lines_.size(); ++i) wait_for(lines_[i]->stream());
@@ -400,12 +419,19 @@ inline void NcclRank::finalize() {
     if (line->comm != nullptr) line->check(ncclCommDestroy(std::exchange(line->comm, nullptr)));
 }
 
+inline void NcclRank::end() {
+  guarded([&] { finalize(); });
+  close();
+}
+
 inline void NcclRank::close() noexcept {
   if (std::exchange(closed_, true)) return;
-  if (!failure_ && std::uncaught_exceptions() > exceptions_)
-    stop(Error(ErrorCode::aborted, "dspp: " + name() + " stopped by an exception."));
+  if (!failure_ && std::uncaught_exceptions() > exceptions_) {
+    failure_ = Error(ErrorCode::aborted, "dspp: " + name() + " stopped by an exception.");
+    abort();  // who catches the exception sends it to the other ranks: its words are not known here
+  }
   try {
-    if (!failure_) guarded([&] { finalize(); });
+    if (!failure_ && !finalized_) guarded([&] { finalize(); });
   } catch (...) {  // aborted
   }
   for (NcclLine* line : lines_) line->drop_calls();

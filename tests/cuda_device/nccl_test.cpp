@@ -244,6 +244,37 @@ TEST_CASE("the host does not wait for NCCL's collectives: a rank may go on befor
   CHECK(all[0].empty());
 }
 
+TEST_CASE("a rank's own work that takes longer than the timeout does not count as waiting for others") {
+  const auto all = sentences_of(
+      2,
+      [&](NcclRank& own, Groups<Cuda>& groups) {
+        const auto x = ones(own, 30);
+        const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
+        software_gpu::issue_when(
+            gpu::stream_of(own.memory), [until] { return std::chrono::steady_clock::now() > until; }, [] {});
+        for (int i = 0; i < 3; ++i) all_reduce(groups.world, buffer(x.data(), 30), Purpose::gradient);
+        check_first(x, 8);
+      },
+      0.3);
+  for (const std::string& one : all) CHECK(one.empty());
+}
+
+TEST_CASE("an error of NCCL after the last value that the host read is an error of the rank's end") {
+  int failed = 0;
+  for (const std::string& one : sentences_of(2, [&](NcclRank& own, Groups<Cuda>& groups) {
+         const auto x = ones(own, 30);
+         all_reduce(groups.world, buffer(x.data(), 30), Purpose::gradient);
+         check_first(x, 2);
+         groups.world.barrier();
+         all_reduce(groups.world, buffer(x.data(), 30), Purpose::gradient);
+         software_gpu::lose_nccl_rank(1);
+         own.end();
+       }))
+    failed += says(one, "remote process exited or there was a network error");
+  software_gpu::lose_nccl_rank(-1);
+  CHECK(failed == 2);
+}
+
 TEST_CASE("messages of NCCL in both directions go on whichever a rank waits for first, and beside collectives") {
   const auto all = sentences_of(2, [&](NcclRank& own, Groups<Cuda>& groups) {
     AnyCommunicator& c = groups.world;

@@ -47,6 +47,11 @@ struct DeviceRank<Cuda> {
   AnyCommunicator* host_group() {
     return &host;
   }
+#if DSPP_HAS_NCCL()
+  void end() {
+    if (nccl) nccl->end();
+  }
+#endif
 
  private:
   struct Copy {

@@ -29,6 +29,7 @@ struct NcclRank {
     return {all.world, all.replicas, all.along};
   }
   AnyCommunicator* host_group() { return &host; }
+  void end() { nccl->end(); }
 };
 
 }  // namespace dspp

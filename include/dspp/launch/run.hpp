@@ -72,6 +72,7 @@ void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank
   DeviceRank<DeviceOf<P>> device(options.memory_limit_bytes, groups);
   World<P> world(mesh, rank, device.groups(groups), device.pool, options.seed, groups.node, device.host_group());
   program(world);
+  if constexpr (requires { device.end(); }) device.end();
 }
 
 /// `blame` names the rank to blame for the exception, if any.
