@@ -91,6 +91,9 @@ class NcclRank final : public CudaWatcher, public std::enable_shared_from_this<N
 
   /// Does what can be done without waiting. Throws the failure of the world.
   void progress();
+  /// Waits for an operation of host memory, while messages go on.
+  void await(Pending<>& of_host);
+  void barrier(HostGroup& group, CallSite site);
   /// Also throws what NCCL found since.
   void check_lines();
 
@@ -317,6 +320,26 @@ inline void NcclRank::progress() {
   for (std::size_t i = 0; i < lines_.size(); ++i) lines_[i]->advance();
 }
 
+inline void NcclRank::await(Pending<>& of_host) {
+  guarded([&] {
+    for (NcclPatience patience; !of_host.is_complete(); patience.pause()) {
+      progress();
+      if (!patience.is_over(world_.timeout_seconds())) continue;
+      world_.expire();  // names the ranks that have not called it
+      break;            // wait() names those that do not finish it
+    }
+    of_host.wait();
+  });
+}
+
+inline void NcclRank::barrier(HostGroup& group, CallSite site) {
+  guarded([&] {
+    if (group.size() == 1) return;
+    Pending<> pending = group.announce(Collective::barrier, PurposeAt(Purpose::scalar, site), 0, {});
+    await(pending);
+  });
+}
+
 inline void NcclRank::check_lines() {
   for (NcclLine* line : lines_)
     if (line->comm != nullptr) line->is_settled();
@@ -406,7 +429,7 @@ inline void NcclRank::abort() noexcept {
 
 inline void NcclRank::finalize() {
   finalized_ = true;
-  if (world_.size() > 1) world_.communicator().barrier();  // a rank that still waits for this one is an error of both
+  barrier(world_, CallSite::here());  // a rank that still waits for this one is an error of both
   wait_for(stream());
   for (std::size_t i = 0; i < lines_.size(); ++i) wait_for(lines_[i]->stream());
   for (auto& [data, block] : blocks_) deregister(block);

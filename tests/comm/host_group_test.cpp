@@ -28,6 +28,7 @@ TEST_CASE("calls that thread ranks announce are compared, and move and count not
     ErasedWorld<ThreadsWorld>::run(ranks, [](AnyCommunicator& c) {
       announced_calls_move_and_count_nothing(HostGroup(c));
       announced_messages_concern_two_ranks(HostGroup(c));
+      a_rank_that_polls_sees_an_operation_complete(HostGroup(c));
     });
 }
 

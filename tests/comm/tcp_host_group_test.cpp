@@ -41,6 +41,7 @@ TEST_CASE("calls that TCP ranks announce are compared, and move and count nothin
     check_all_passed(on_tcp_ranks(Mesh(Degrees{.data = ranks}), [](TcpWorld& world) {
       announced_calls_move_and_count_nothing(HostGroup(world.groups().world));
       announced_messages_concern_two_ranks(HostGroup(world.groups().world));
+      a_rank_that_polls_sees_an_operation_complete(HostGroup(world.groups().world));
     }));
 }
 

@@ -37,6 +37,7 @@ struct DeviceRank<Cuda> {
     const bool shared = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() < of_host.world.size();
     if (!shared) {
       const RankGroups& all = nccl.emplace(of_host, memory).groups();
+      host = nccl->host();
       return {all.world, all.replicas, all.along};
     }
 #endif

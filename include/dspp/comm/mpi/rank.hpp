@@ -103,7 +103,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     }
     static constexpr Completion completion = {
         [](void* who, std::uint64_t ticket) { static_cast<MpiRank*>(who)->wait(ticket); },
-        [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); }};
+        [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); },
+        [](const void* who, std::uint64_t ticket) { return static_cast<const MpiRank*>(who)->completed_ > ticket; }};
     return Pending<>(&completion, this, issued_ - 1);
   }
 

@@ -174,7 +174,8 @@ DSPP_INLINE Pending<> TcpRank::publish() {
   }
   static constexpr Completion completion = {
       [](void* who, std::uint64_t ticket) { static_cast<TcpRank*>(who)->wait(ticket); },
-      [](void* who, std::uint64_t ticket) noexcept { static_cast<TcpRank*>(who)->drop(ticket); }};
+      [](void* who, std::uint64_t ticket) noexcept { static_cast<TcpRank*>(who)->drop(ticket); },
+      [](const void* who, std::uint64_t ticket) { return static_cast<const TcpRank*>(who)->completed_ > ticket; }};
   return Pending<>(&completion, this, issued_ - 1);
 }
 
