@@ -24,8 +24,8 @@ struct Ran {
   std::string said;
 };
 
-/// run() in `ranks` processes with the launcher's variables, and others of `own(rank)`. Where `prints` is false its error
-/// is caught instead: processes but the first wait for two seconds before they print.
+/// run() in `ranks` processes with the launcher's variables, and others of `own(rank)`. Where `prints` is false its
+/// error is caught instead: processes but the first wait for two seconds before they print.
 template <class Own, class Program>
 std::vector<Ran> run_with(int ranks, Own own, Program program, const RunOptions& options = {.timeout_seconds = 5},
                           bool prints = true) {

@@ -15,9 +15,9 @@
 
 namespace dspp {
 
-/// A group of threads, or of processes that MPI or TCP connects, on which another transport announces its calls. They are compared, and a rank
-/// that is late, has left or is lost is named, in the sentences of the host's own collectives; the data do not pass
-/// through the host. A group of one announces nothing.
+/// A group of threads, or of processes that MPI or TCP connects, on which another transport announces its calls. They
+/// are compared, and a rank that is late, has left or is lost is named, in the sentences of the host's own collectives;
+/// the data do not pass through the host. A group of one announces nothing.
 ///
 /// Cost     of a call what the host's communicator sends before its own: a word in memory between threads, a message of
 ///          some 150 bytes to every other rank between processes. At most 16 calls are unanswered; one more waits.
