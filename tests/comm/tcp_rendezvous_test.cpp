@@ -196,6 +196,20 @@ TEST_CASE("a rank 0 that is not there, has no address, or another one's, and a t
   }
 }
 
+TEST_CASE("a hostile MASTER_ADDR is a sentence of one line, whatever is in it") {
+  for (const std::string& host :
+       {std::string("a\nb"), std::string("\033[2J"), std::string("%s%n"), std::string("-oProxyCommand=touch x"),
+        std::string("$(touch x)"), std::string(5000, 'a'), std::string("\xff\xfe"), std::string("127.0.0.1:80"),
+        std::string("[::1"), std::string(" "), std::string("http://localhost")})
+    for (const int rank : {0, 1}) {
+      CAPTURE(host);
+      const auto one = in_processes(
+          1, [&](int) { return meet_as({.rank = rank, .size = 2, .host = host, .port = 1, .token = "secret"}); });
+      check_told(one[0], "needs an address for MASTER_ADDR '", 60);
+      for (const char c : one[0].said) CHECK((c >= ' ' && c != 127));
+    }
+}
+
 TEST_CASE("TCP ranks with a token meet on a name of loopback and on all addresses of this machine") {
   for (const char* host : {"localhost", "127.0.0.1", "127.1.2.3"}) {
     const HeldPort port;
