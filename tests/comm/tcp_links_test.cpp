@@ -58,7 +58,9 @@ struct Pair {
     return std::make_unique<TcpLinks>(inbox, std::move(sockets));
   }
   void move() const {
-    while (from->poll(0) | to->poll(0)) {
+    for (bool moved = true; moved;) {
+      moved = from->poll(0);
+      moved = to->poll(0) || moved;
     }
   }
 };

@@ -267,7 +267,7 @@ TEST_CASE("whatever comes on a link that is not dspp's is a sentence, and nothin
   for (int round = 0; round < 60; ++round) {
     CAPTURE(round);
     const HeldPort port;
-    const unsigned seed = random();
+    const auto seed = static_cast<unsigned>(random());
     const auto all = in_processes(2, [&](int rank) -> std::string {
       const TcpPlace place{.rank = rank, .size = 2, .port = port.port()};
       if (rank == 0) return meet_as(place, 5);
@@ -278,7 +278,7 @@ TEST_CASE("whatever comes on a link that is not dspp's is a sentence, and nothin
         // Some of them begin as a message does, with numbers that are small, or all of 32 bits.
         const dspp::detail::TcpHead head{dspp::detail::tcp_message, static_cast<dspp::detail::TcpKind>(own() % 6),
                                          static_cast<std::uint16_t>(own() % 5),
-                                         own() % 8 == 0 ? static_cast<std::uint32_t>(own()) : 8 * (own() % 40)};
+                                         static_cast<std::uint32_t>(own() % 8 == 0 ? own() : 8 * (own() % 40))};
         if (round % 3 > 0) text.append(reinterpret_cast<const char*>(&head), sizeof head);
         for (std::uint32_t k = 0; k < std::min(head.bytes, 400u); ++k)
           text += static_cast<char>(round % 3 == 1 ? own() : own() % 2);

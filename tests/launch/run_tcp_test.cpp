@@ -32,12 +32,12 @@ std::vector<Ran> run_with(int ranks, Own own, Program program, const RunOptions&
   const HeldPort port;
   std::vector<Ran> all;
   for (const EndedProcess& one : in_processes(ranks, [&](int rank) {
-         Variables all{{"RANK", std::to_string(rank)},
-                       {"WORLD_SIZE", std::to_string(ranks)},
-                       {"MASTER_ADDR", "127.0.0.1"},
-                       {"MASTER_PORT", std::to_string(port.port())}};
-         for (const auto& [name, value] : own(rank)) all[name] = value;
-         for (const auto& [name, value] : all)
+         Variables given{{"RANK", std::to_string(rank)},
+                         {"WORLD_SIZE", std::to_string(ranks)},
+                         {"MASTER_ADDR", "127.0.0.1"},
+                         {"MASTER_PORT", std::to_string(port.port())}};
+         for (const auto& [name, value] : own(rank)) given[name] = value;
+         for (const auto& [name, value] : given)
            value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
          std::FILE* const err = std::tmpfile();
          dup2(fileno(err), 2);

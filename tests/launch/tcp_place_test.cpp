@@ -16,7 +16,9 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 
 std::optional<TcpPlace> place_of(const Variables& variables) {
-  return read_tcp_place(Launch{.rank = 2, .size = 5}, [&](const char* name) {
+  Launch launch;
+  launch.rank = 2, launch.size = 5;
+  return read_tcp_place(launch, [&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
