@@ -67,6 +67,12 @@ bool hears(const dspp::detail::Socket& from, double seconds = 5) {
   return dspp::detail::receive_all(from, &byte, 1, dspp::detail::after_seconds(seconds)) == dspp::detail::Moved::all;
 }
 
+/// True if nothing comes but the end.
+bool is_closed(const dspp::detail::Socket& from, double seconds = 5) {
+  char byte = 0;
+  return dspp::detail::receive_all(from, &byte, 1, dspp::detail::after_seconds(seconds)) == dspp::detail::Moved::closed;
+}
+
 /// A fault: what the odd rank does instead of meet_as(), and what it and the others are told.
 struct Fault {
   std::string name;
@@ -86,8 +92,8 @@ std::vector<Fault> faults(const std::string& odd) {
        "and rank " + odd + " has", "and rank " + odd + " has"},
       {"the rank of another", [](TcpPlace p) { return p.rank = 1 + p.rank % (p.size - 1), meet_as(p); }, two, two, two},
       {"it does not come", [](TcpPlace) { return ""; }, "", "did not see rank " + odd, "did not see rank " + odd},
-      {"it ends before all have come", [](const TcpPlace& p) { return say(connected_to(p), hello_of(p)), ""; }, "",
-       "rank " + odd + " (127.0.0.1) was lost before all had come", "was lost before all had come"},
+      {"it ends after its first words", [](const TcpPlace& p) { return say(connected_to(p), hello_of(p)), ""; }, "",
+       "rank " + odd, "rank " + odd},
       {"another version of dspp",
        [](const TcpPlace& p) {
          const auto line = connected_to(p);
@@ -152,7 +158,10 @@ TEST_CASE("TCP ranks that contradict one another, do not come or are lost while 
 
 TEST_CASE("a port that is taken is named by rank 0, and by the others with what answers there") {
   const HeldPort port;
-  for (const std::string answers : {"", "HTTP/1.1 400 Bad Request\r\nServer: none\r\n\r\n", "closes"}) {
+  std::string refusal(24, '\0');  // an answer but for its mark
+  refusal[8] = 1, refusal[12] = 3, refusal += "abc";
+  for (const std::string& answers : {std::string(), std::string("HTTP/1.1 400 Bad Request\r\nServer: none\r\n\r\n"),
+                                     refusal, std::string("closes")}) {
     CAPTURE(answers);
     REQUIRE(listen(port.file(), 16) == 0);
     const auto all = in_processes(3, [&](int rank) -> std::string {
@@ -239,13 +248,25 @@ TEST_CASE("bytes that are not dspp's, and connections that say nothing, do not k
       say(line, text);
       if (n % 2 == 0) silent.push_back(std::move(line));
     }
-    if (i == 2) return "";
-    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    if (i == 2) {
+      std::string other = hello_of({.rank = 1, .size = 2, .token = "secret"});
+      other[3] ^= 1;
+      const auto line = connected_to(own);
+      say(line, other);
+      CHECK(is_closed(line));  // without an answer
+      std::vector<dspp::detail::Socket> quiet;
+      while (quiet.size() < 100) quiet.push_back(connected_to(own));
+      CHECK(is_closed(quiet.front()));  // for those that came later
+      CHECK_FALSE(is_closed(quiet.back(), 0));
+      return "";
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     own.rank = 1;
     return meet_as(own, 20);
   });
   check_told(all[0], "met", 20);
   check_told(all[1], "met", 20);
+  CHECK(all[2].status == 0);
 }
 
 namespace {
@@ -291,6 +312,71 @@ TEST_CASE("whatever comes on a link that is not dspp's is a sentence, and nothin
     CHECK(all[0].status == 0);
     CHECK(all[0].seconds < 8);
     CHECK(all[0].said.rfind("dspp: ", 0) == 0);
+  }
+}
+
+TEST_CASE("a TCP rank that is lost while another has yet to come is named at once") {
+  const HeldPort port;
+  const auto all = in_processes(3, [&](int rank) -> std::string {
+    const TcpPlace place{.rank = rank, .size = 4, .port = port.port()};
+    if (rank < 2) return meet_as(place, 20);
+    say(connected_to(place), hello_of(place));
+    return "";
+  });
+  for (const int r : {0, 1}) check_told(all[static_cast<std::size_t>(r)], "rank 2 (127.0.0.1) was lost before all", 5);
+}
+
+TEST_CASE("a message that dspp does not send there is named with its rank, and is not taken") {
+  using dspp::detail::TcpKind;
+  const auto message = [](TcpKind kind, const std::string& payload, int line = 0) {
+    const dspp::detail::TcpHead head{dspp::detail::tcp_message, kind, static_cast<std::uint16_t>(line),
+                                     static_cast<std::uint32_t>(payload.size()), 0};
+    std::string text(sizeof head, '\0');
+    std::memcpy(text.data(), &head, sizeof head);
+    return text + payload;
+  };
+  const auto words = [](const std::vector<std::int64_t>& all) {
+    return std::string(reinterpret_cast<const char*>(all.data()), 8 * all.size());
+  };
+  // A call of an all-reduce of 10 f32, and one of its words changed.
+  dspp::detail::Fingerprint call;
+  dspp::detail::write_fingerprint(
+      {Collective::all_reduce, Purpose::gradient, 0, {{nullptr, nullptr, 10, ElementType::f32}}}, call);
+  dspp::detail::add_place({}, call);
+  std::vector<std::string> wrong{message(TcpKind::ready, "") + message(TcpKind::ready, ""),
+                                 message(TcpKind::data, "12345678"),
+                                 message(TcpKind::data, "", 1),
+                                 message(TcpKind::failure, "short"),
+                                 message(TcpKind::failure, words({99, 0, 0, 0, 0})),
+                                 message(TcpKind::failure, words({0, 0, 0, -1, 0})),
+                                 message(TcpKind::failure, words({0, 0, 0, 0, 1})),
+                                 message(TcpKind::call, ""),
+                                 message(TcpKind::call, words(call) + "x"),
+                                 message(TcpKind::call, words(call).substr(8)),
+                                 message(TcpKind::call, words({-1}))};
+  for (const auto& [at, value] : std::vector<std::pair<std::size_t, std::int64_t>>{
+           {0, -1}, {0, 7}, {0, 512}, {1, -1}, {1, 8}, {5, -1}, {6, -1}, {6, 7}, {7, -1}}) {
+    dspp::detail::Fingerprint other = call;
+    other[at] = value;
+    wrong.push_back(message(TcpKind::call, words(other)));
+  }
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += message(TcpKind::call, words(call), 3);
+  wrong.push_back(many);
+  for (std::size_t i = 0; i <= wrong.size(); ++i) {
+    CAPTURE(i);
+    const HeldPort port;
+    const auto all = in_processes(2, [&](int rank) -> std::string {
+      const TcpPlace place{.rank = rank, .size = 2, .port = port.port()};
+      if (rank == 0) return meet_as(place, 5);
+      const auto line = linked_to_rank_0(place);
+      say(line, i < wrong.size() ? wrong[i] : message(TcpKind::call, words(call)));
+      for (bool waits = hears(line); waits && i == wrong.size();) waits = hears(line);
+      return "";
+    });
+    check_told(
+        all[0],
+        i < wrong.size() ? "but rank 1 sent what dspp does not send there." : "rank 1 calls all_reduce(f32 x 10)", 4);
   }
 }
 
