@@ -256,11 +256,10 @@ TEST_CASE("bytes that are not dspp's, and connections that say nothing, do not k
       CHECK(is_closed(line));  // without an answer
       std::vector<dspp::detail::Socket> quiet;
       while (quiet.size() < 100) quiet.push_back(connected_to(own));
-      CHECK(is_closed(quiet.front()));  // for those that came later
-      CHECK_FALSE(is_closed(quiet.back(), 0));
+      CHECK(is_closed(quiet.front(), 0.3));  // for those that came later
       return "";
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     own.rank = 1;
     return meet_as(own, 20);
   });
