@@ -127,7 +127,7 @@ static int start(int argc, char** argv, const Launch& launch) {
   if (launch.is_first())
     std::printf("%s, %lld %s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
                 static_cast<long long>(job.ranks),
-                launch.size > 1 ? "ranks as processes of MPI"
+                launch.size > 1 ? "ranks as processes"
                 : job.ranks > 1 ? "ranks as threads"
                                 : "rank as a thread",
                 static_cast<double>(paper.parameters) / 1e6, source->summary().c_str(),

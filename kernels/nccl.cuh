@@ -3,6 +3,7 @@
 #pragma once
 
 #include <kernels/nccl_group.cuh>
+#include <kernels/nccl_host.cuh>
 
 namespace dspp {
 
@@ -231,7 +232,7 @@ inline Pending<> Nccl::start_receive(Buffer out, int from, PurposeAt purpose) {
 }
 
 inline void Nccl::barrier(CallSite site) {
-  group_->owner().guarded([&] { group_->host().communicator().barrier(site); });
+  group_->barrier(site);
 }
 
 inline NcclWorld::NcclWorld(const RankGroups& host, CudaMemory& memory, NcclOptions options)
@@ -259,6 +260,15 @@ inline NcclWorld::NcclWorld(const RankGroups& host, CudaMemory& memory, NcclOpti
     groups_.replicas = is_data ? groups_[Axis::Data] : AnyCommunicator(Nccl(connected("the replicas", host.replicas)));
   });
   for (const auto& group : all) group->begin_traffic();
+}
+
+inline AnyCommunicator NcclWorld::host() {
+  if (rank_->world().size() == 1) return rank_->world().communicator();
+  return AnyCommunicator(detail::NcclHost(rank_));
+}
+
+inline void NcclWorld::end() {
+  rank_->end();
 }
 
 inline NcclWorld::~NcclWorld() {

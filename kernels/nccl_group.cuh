@@ -51,7 +51,6 @@ class NcclChannel final : public NcclLine, public std::enable_shared_from_this<N
       ncclUniqueId id{};
       check(ncclGetUniqueId(&id));
       std::memcpy(id_.data(), &id, sizeof id);
-      id_.back() = 1;
       moves_ =
           host().communicator().start_send(ConstBuffer(id_.data(), id_size, ElementType::u8), peer_, Purpose::check);
     } else {
@@ -105,20 +104,20 @@ class NcclChannel final : public NcclLine, public std::enable_shared_from_this<N
   }
 
  private:
-  static constexpr Size id_size = NCCL_UNIQUE_ID_BYTES + 1;
+  static constexpr Size id_size = NCCL_UNIQUE_ID_BYTES;
 
   /// True once the communicator is open.
   bool join_peer() {
     if (comm == nullptr) {
-      if (id_.back() == 0) return false;
+      if (!sends_ && !moves_.is_complete()) return false;
       ncclUniqueId id{};
       std::memcpy(&id, id_.data(), sizeof id);
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
       check(ncclCommInitRankConfig(&comm, 2, id, sends_ ? 0 : 1, &config));
     }
-    if (!is_settled()) return false;
-    moves_.wait();  // the other rank has the id
+    if (!is_settled() || !moves_.is_complete()) return false;
+    moves_.wait();  // at once
     hidden_.count(Collective::send, Purpose::check, sends_ ? 0 : id_size);
     is_open_ = true;
     owner().register_with(*this);
@@ -236,6 +235,11 @@ class NcclGroup final : public NcclLine, public std::enable_shared_from_this<Ncc
     });
     own_.count(Collective::send, purpose, sends ? 0 : count * bytes_of(type));
     return pending;
+  }
+
+  void barrier(CallSite site) {
+    owner().barrier(host(), site);
+    own_.count(Collective::barrier, Purpose::scalar, 0);
   }
 
   /// On stream(), unless they are one.

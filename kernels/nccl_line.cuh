@@ -2,6 +2,7 @@
 /// What the communicators of NCCL of one rank share, and one of them with its stream.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -90,6 +91,9 @@ class NcclRank final : public CudaWatcher, public std::enable_shared_from_this<N
 
   /// Does what can be done without waiting. Throws the failure of the world.
   void progress();
+  /// Waits for an operation of host memory, while messages go on.
+  void await(Pending<>& of_host);
+  void barrier(HostGroup& group, CallSite site);
   /// Also throws what NCCL found since.
   void check_lines();
 
@@ -104,7 +108,8 @@ class NcclRank final : public CudaWatcher, public std::enable_shared_from_this<N
   /// Registers the blocks that the rank has.
   void register_with(NcclLine& line);
 
-  /// Ends the communicators: by NCCL's way if nothing failed.
+  /// Ends the communicators: by NCCL's way if nothing failed. Throws what failed since.
+  void end();
   void close() noexcept;
 
  private:
@@ -126,7 +131,7 @@ class NcclRank final : public CudaWatcher, public std::enable_shared_from_this<N
   std::optional<Error> failure_;
   std::vector<NcclLine*> lines_;
   std::map<std::byte*, Block> blocks_;
-  bool advances_ = false, closed_ = false;
+  bool advances_ = false, finalized_ = false, closed_ = false;
 };
 
 /// A communicator of NCCL, null for a group of one, and the stream of its operations, which complete in their order.
@@ -209,6 +214,23 @@ class NcclLine {
   }
   [[noreturn]] void fail_timeout();
 
+  /// True if this has found, for as long, that the same operation has begun and is not done: it waits for other ranks.
+  /// What this rank's own stream still has before an operation does not count.
+  bool waits_longer_than(double seconds) {
+    const auto is_past = [](cudaEvent_t event) {
+      const bool past = cudaEventQuery(event) != cudaErrorNotReady;
+      if (!past) cudaGetLastError();  // not ready is no error of a later call
+      return past;
+    };
+    const std::uint64_t before = done_;
+    if (launched_ > remembered) done_ = std::max(done_, launched_ - remembered);
+    while (done_ < launched_ && is_past(ends_[done_ % remembered])) ++done_;
+    const bool waits = done_ < launched_ && is_past(begins_[done_ % remembered]);
+    if (!waits || done_ != before) since_.reset();
+    if (waits && !since_) since_.emplace();
+    return waits && since_->is_over(seconds);
+  }
+
   /// While the host waits: what can be done without waiting.
   virtual void advance() {}
   /// Before the communicator ends.
@@ -244,6 +266,8 @@ class NcclLine {
   std::array<cudaEvent_t, remembered> begins_{}, ends_{};
   std::array<Posted, remembered> calls_;
   std::uint64_t opened_ = 0, launched_ = 0, joined_ = 0;
+  std::uint64_t done_ = 0;  // operations that waits_longer_than() has found done
+  std::optional<NcclPatience> since_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -296,6 +320,26 @@ inline void NcclRank::progress() {
   for (std::size_t i = 0; i < lines_.size(); ++i) lines_[i]->advance();
 }
 
+inline void NcclRank::await(Pending<>& of_host) {
+  guarded([&] {
+    for (NcclPatience patience; !of_host.is_complete(); patience.pause()) {
+      progress();
+      if (!patience.is_over(world_.timeout_seconds())) continue;
+      world_.expire();  // names the ranks that have not called it
+      break;            // wait() names those that do not finish it
+    }
+    of_host.wait();
+  });
+}
+
+inline void NcclRank::barrier(HostGroup& group, CallSite site) {
+  guarded([&] {
+    if (group.size() == 1) return;
+    Pending<> pending = group.announce(Collective::barrier, PurposeAt(Purpose::scalar, site), 0, {});
+    await(pending);
+  });
+}
+
 inline void NcclRank::check_lines() {
   for (NcclLine* line : lines_)
     if (line->comm != nullptr) line->is_settled();
@@ -309,11 +353,8 @@ inline void NcclRank::wait_for(cudaStream_t stream) {
     cudaGetLastError();  // not ready is no error of a later call
     progress();
     check_lines();
-    if (!patience.is_over(world_.timeout_seconds())) continue;
     for (NcclLine* line : lines_)
-      if (line->comm != nullptr && line->stream() != nullptr && cudaStreamQuery(line->stream()) != cudaSuccess)
-        line->fail_timeout();
-    patience = {};  // no operation of NCCL's is under way: the GPU computes
+      if (line->comm != nullptr && line->waits_longer_than(world_.timeout_seconds())) line->fail_timeout();
   }
 }
 
@@ -387,7 +428,8 @@ inline void NcclRank::abort() noexcept {
 }
 
 inline void NcclRank::finalize() {
-  if (world_.size() > 1) world_.communicator().barrier();  // a rank that still waits for this one is an error of both
+  finalized_ = true;
+  barrier(world_, CallSite::here());  // a rank that still waits for this one is an error of both
   wait_for(stream());
   for (std::size_t i = 0; i < lines_.size(); ++i) wait_for(lines_[i]->stream());
   for (auto& [data, block] : blocks_) deregister(block);
@@ -400,12 +442,19 @@ inline void NcclRank::finalize() {
     if (line->comm != nullptr) line->check(ncclCommDestroy(std::exchange(line->comm, nullptr)));
 }
 
+inline void NcclRank::end() {
+  guarded([&] { finalize(); });
+  close();
+}
+
 inline void NcclRank::close() noexcept {
   if (std::exchange(closed_, true)) return;
-  if (!failure_ && std::uncaught_exceptions() > exceptions_)
-    stop(Error(ErrorCode::aborted, "dspp: " + name() + " stopped by an exception."));
+  if (!failure_ && std::uncaught_exceptions() > exceptions_) {
+    failure_ = Error(ErrorCode::aborted, "dspp: " + name() + " stopped by an exception.");
+    abort();  // who catches the exception sends it to the other ranks: its words are not known here
+  }
   try {
-    if (!failure_) guarded([&] { finalize(); });
+    if (!failure_ && !finalized_) guarded([&] { finalize(); });
   } catch (...) {  // aborted
   }
   for (NcclLine* line : lines_) line->drop_calls();

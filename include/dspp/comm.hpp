@@ -14,6 +14,8 @@
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/comm/self.hpp>
 #include <dspp/comm/sum_order.hpp>
+#include <dspp/comm/tcp/tcp.hpp>
+#include <dspp/comm/tcp/world.hpp>
 #include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/comm/threads/threads.hpp>
 #include <dspp/comm/threads/world.hpp>

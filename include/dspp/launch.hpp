@@ -7,4 +7,5 @@
 #include <dspp/launch/policy_facts.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/launch/run_options.hpp>
+#include <dspp/launch/tcp_place.hpp>
 #include <dspp/launch/world.hpp>

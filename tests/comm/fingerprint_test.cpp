@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include <dspp/comm/mpi/fingerprint.hpp>
+#include <dspp/comm/fingerprint.hpp>
 
 using namespace dspp;
 using namespace dspp::detail;

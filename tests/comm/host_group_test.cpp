@@ -28,6 +28,7 @@ TEST_CASE("calls that thread ranks announce are compared, and move and count not
     ErasedWorld<ThreadsWorld>::run(ranks, [](AnyCommunicator& c) {
       announced_calls_move_and_count_nothing(HostGroup(c));
       announced_messages_concern_two_ranks(HostGroup(c));
+      a_rank_that_polls_sees_an_operation_complete(HostGroup(c));
     });
 }
 
@@ -70,7 +71,7 @@ TEST_CASE("a rank that aborts an announced call stops the others with its senten
   CHECK(sentence.find("but rank 0 failed: dspp: rank 0 needs a thing") != std::string::npos);
 }
 
-TEST_CASE("a host group is of threads, of MPI ranks or of one") {
+TEST_CASE("a host group is of threads, of MPI ranks, of TCP ranks or of one") {
   CHECK_THROWS_WITH_AS(HostGroup{AnyCommunicator(Recorder<>(0, 2))}, doctest::Contains("host group of threads"), Error);
   CHECK(HostGroup{AnyCommunicator()}.size() == 1);
 }

@@ -13,6 +13,7 @@ TEST_CASE("calls that MPI ranks announce are compared, and move and count nothin
     MpiWorld world(Mesh(Degrees{.data = mpi_ranks()}), {.timeout_seconds = 60, .sum_order = order});
     announced_calls_move_and_count_nothing(HostGroup(world.groups().world));
     announced_messages_concern_two_ranks(HostGroup(world.groups().world));
+    a_rank_that_polls_sees_an_operation_complete(HostGroup(world.groups().world));
   }
 }
 

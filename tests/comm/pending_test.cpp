@@ -116,3 +116,24 @@ TEST_CASE("a Pending returns everything that it owned") {
   CHECK(*number == 5);
   CHECK(text == "five");
 }
+
+TEST_CASE("an operation is complete when its communicator says so, or has been waited for") {
+  struct Count {
+    std::uint64_t completed = 0;
+  } count;
+  static constexpr detail::Completion telling = {
+      [](void*, std::uint64_t) {}, [](void*, std::uint64_t) noexcept {},
+      [](const void* who, std::uint64_t ticket) { return static_cast<const Count*>(who)->completed > ticket; }};
+  Pending<> pending(&telling, &count, 3);
+  CHECK_FALSE(pending.is_complete());
+  count.completed = 3;
+  CHECK_FALSE(pending.is_complete());
+  count.completed = 4;
+  CHECK(pending.is_complete());
+  Log log;
+  Pending<> silent = log.start(1);
+  CHECK_FALSE(silent.is_complete());
+  silent.wait();
+  CHECK(silent.is_complete());
+  CHECK(Pending<>().is_complete());
+}

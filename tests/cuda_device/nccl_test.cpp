@@ -244,6 +244,71 @@ TEST_CASE("the host does not wait for NCCL's collectives: a rank may go on befor
   CHECK(all[0].empty());
 }
 
+TEST_CASE("a rank's own work that takes longer than the timeout does not count as waiting for others") {
+  const auto all = sentences_of(
+      2,
+      [&](NcclRank& own, Groups<Cuda>& groups) {
+        const auto x = ones(own, 30);
+        const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
+        software_gpu::issue_when(
+            gpu::stream_of(own.memory), [until] { return std::chrono::steady_clock::now() > until; }, [] {});
+        for (int i = 0; i < 3; ++i) all_reduce(groups.world, buffer(x.data(), 30), Purpose::gradient);
+        check_first(x, 8);
+      },
+      0.3);
+  for (const std::string& one : all) CHECK(one.empty());
+}
+
+TEST_CASE("an error of NCCL after the last value that the host read is an error of the rank's end") {
+  int failed = 0;
+  for (const std::string& one : sentences_of(2, [&](NcclRank&own, Groups<Cuda>&groups) {
+         const auto x = ones(own, 30);
+         all_reduce(groups.world, buffer(x.data(), 30), Purpose::gradient);
+         check_first(x, 2);
+         all_reduce(groups.world, buffer(x.data(), 30), Purpose::gradient);
+         groups.world.barrier();  // all have issued it
+         software_gpu::lose_nccl_rank(1);
+         own.end();
+       }))
+    failed += says(one, "remote process exited or there was a network error");
+  software_gpu::lose_nccl_rank(-1);
+  CHECK(failed == 2);
+}
+
+TEST_CASE("a message of NCCL goes on while its rank waits in a barrier, or in a collective of host memory") {
+  for (const bool in_barrier : {true, false}) {
+    CAPTURE(in_barrier);
+    const auto all = sentences_of(
+        2,
+        [&](NcclRank& own, Groups<Cuda>& groups) {
+          AnyCommunicator& c = groups.world;
+          const auto x = ones(own, 10);
+          const auto meet = [&] {
+            std::vector<float> sum(3, 1.0f);
+            if (in_barrier) return c.barrier();
+            all_reduce(*own.host_group(), buffer(sum.data(), 3), Purpose::check);
+            CHECK(sum == std::vector<float>(3, 2.0f));
+          };
+          for (int round = 0; round < 3; ++round)
+            if (c.rank() == 0) {
+              x.fill(5.0f + static_cast<float>(round));
+              Pending<> sent = c.start_send(buffer(static_cast<const float*>(x.data()), 10), 1, Purpose::activation);
+              meet();
+              sent.wait();
+            } else {
+              receive(c, buffer(x.data(), 10), 0, Purpose::activation);
+              check_first(x, 5.0f + static_cast<float>(round));
+              meet();
+            }
+        },
+        1);
+    for (const std::string& one : all) {
+      INFO(one);
+      CHECK(one.empty());
+    }
+  }
+}
+
 TEST_CASE("messages of NCCL in both directions go on whichever a rank waits for first, and beside collectives") {
   const auto all = sentences_of(2, [&](NcclRank& own, Groups<Cuda>& groups) {
     AnyCommunicator& c = groups.world;

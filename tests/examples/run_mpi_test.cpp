@@ -165,7 +165,8 @@ TEST_CASE("a program built without MPI refuses to be several ranks, and runs alo
   CHECK(two.status == 2);
   CHECK(sentences_of(two.err) ==
         Sentences{"dspp: run needs a program built with MPI for the 2 ranks that OMPI_COMM_WORLD_RANK names, but this "
-                  "one was built without. Link dspp::mpi, or start it without mpirun."});
+                  "one was built without. Link dspp::mpi, or set MASTER_ADDR and MASTER_PORT, or start it without "
+                  "mpirun."});
   CHECK(run_program(1, "", DSPP_MPI_PROGRAM_WITHOUT).out == "sum 0 of 1\n");
 }
 

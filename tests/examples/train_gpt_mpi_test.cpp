@@ -118,7 +118,7 @@ TEST_CASE("only rank 0 of a job under mpirun prints, and there is one run folder
   const Job job;
   const Result result = mpirun(2, DSPP_TRAIN_GPT, steps, job.folder);
   REQUIRE(result.status == 0);
-  CHECK(result.out.find("2 ranks as processes of MPI") != std::string::npos);
+  CHECK(result.out.find("2 ranks as processes") != std::string::npos);
   CHECK(result.out.find("validation loss") == result.out.rfind("validation loss"));
   CHECK(result.out.find("M parameters") == result.out.rfind("M parameters"));
   CHECK(result.out.find('\033') == std::string::npos);

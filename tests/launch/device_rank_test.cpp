@@ -69,6 +69,16 @@ TEST_CASE("issued operations run in order, in their owner's wait and not before"
   });
 }
 
+TEST_CASE("an error of an operation after the last value that the host read is thrown when the program has returned") {
+  CHECK_THROWS_WITH_AS(on_far_ranks(2,
+                                    [](auto& world) {
+                                      far_device::of(world.memory()).issue([] {
+                                        fail(ErrorCode::state, "dspp: an operation needs x, but got y. Use x.");
+                                      });
+                                    }),
+                       "dspp: an operation needs x, but got y. Use x.", Error);
+}
+
 TEST_CASE("a host that accesses device memory ends the process with a sentence") {
   for (const bool writes : {false, true}) {
     const auto [status, said] = in_a_process([&] {

@@ -34,6 +34,19 @@ inline void announced_calls_move_and_count_nothing(HostGroup group) {
   CHECK(c.traffic().calls(Collective::all_reduce) == before.calls(Collective::all_reduce) + 1);
 }
 
+/// Once it is complete, what it received is there, before wait().
+inline void a_rank_that_polls_sees_an_operation_complete(HostGroup group) {
+  if (group.size() == 1 || group.rank() > 1) return;
+  AnyCommunicator& c = group.communicator();
+  std::vector<float> x(1000, c.rank() == 0 ? 3.0f : 0.0f);
+  Pending<> pending = c.rank() == 0 ? c.start_send(all_of(std::as_const(x)), 1, Purpose::activation)
+                                    : c.start_receive(all_of(x), 0, Purpose::activation);
+  if (c.rank() == 1) CHECK_FALSE(pending.is_complete());
+  while (!pending.is_complete()) group.poll();
+  CHECK(x == std::vector<float>(1000, 3.0f));
+  pending.wait();
+}
+
 /// Messages of two ranks are compared by the two alone.
 inline void announced_messages_concern_two_ranks(HostGroup group) {
   if (group.size() == 1 || group.rank() > 1) return;

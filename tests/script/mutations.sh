@@ -93,9 +93,17 @@ comm/pending.hpp | comm/pending_test.cpp
 comm/posted.hpp | comm/posted_test.cpp
 comm/same_facts.hpp | comm/same_facts_test.cpp
 comm/traffic.hpp | comm/traffic_test.cpp
+comm/tcp/failure_state.hpp | comm/tcp_failure_state_test.cpp comm/tcp_rendezvous_test.cpp comm/tcp_test.cpp
+comm/tcp/links.hpp | comm/tcp_links_test.cpp comm/tcp_test.cpp
+comm/tcp/rank.hpp | comm/tcp_test.cpp comm/tcp_failure_state_test.cpp comm/tcp_host_group_test.cpp
+comm/tcp/reception.hpp | comm/tcp_rendezvous_test.cpp
+comm/tcp/rendezvous.hpp | comm/tcp_rendezvous_test.cpp
+comm/tcp/share.hpp | comm/tcp_test.cpp
+comm/tcp/socket.hpp | comm/tcp_rendezvous_test.cpp
+comm/tcp/world.hpp | comm/tcp_test.cpp comm/tcp_failure_state_test.cpp
 comm/mpi/collectives.hpp | comm/mpi_collectives_test.cpp
 comm/mpi/failure_state.hpp | comm/mpi_failure_state_test.cpp comm/mpi_test.cpp
-comm/mpi/fingerprint.hpp | comm/fingerprint_test.cpp
+comm/fingerprint.hpp | comm/fingerprint_test.cpp
 comm/mpi/flights.hpp | comm/mpi_flights_test.cpp
 comm/mpi/neighbour.hpp | comm/mpi_neighbour_test.cpp
 comm/mpi/rank.hpp | comm/mpi_test.cpp comm/mpi_collectives_test.cpp comm/mpi_failure_state_test.cpp

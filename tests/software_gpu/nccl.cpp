@@ -59,7 +59,7 @@ namespace {
 struct Library {
   std::map<std::uint64_t, std::shared_ptr<Clique>> cliques;  // by unique id
   std::set<NcclComm*> live;
-  std::uint64_t ids = 0;
+  std::uint64_t ids = 0, joined_id = 0;
   int calls = 0, failing_call = 0, lost = -1, version = NCCL_VERSION_CODE;
 };
 
@@ -235,6 +235,10 @@ int live_nccl_communicators() {
   const auto mine = turn();
   return static_cast<int>(library().live.size());
 }
+std::uint64_t joined_nccl_id() {
+  const auto mine = turn();
+  return library().joined_id;
+}
 int registered_nccl_blocks() {
   const auto mine = turn();
   int blocks = 0;
@@ -291,6 +295,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   if (config == nullptr || config->blocking != 0 || rank < 0 || rank >= ranks) return ncclInvalidArgument;
   std::uint64_t number = 0;
   std::memcpy(&number, id.internal, sizeof number);
+  library().joined_id = number;
   std::shared_ptr<Clique>& clique = library().cliques[number];
   if (!clique) clique = std::make_shared<Clique>(ranks);
   if (clique->size != ranks || clique->members[static_cast<std::size_t>(rank)] != nullptr) return ncclInvalidArgument;

@@ -14,6 +14,7 @@
 
 #include <climits>
 #include <cstddef>
+#include <cstdint>
 
 #include <software_gpu/runtime.hpp>
 
@@ -30,6 +31,8 @@ void set_nccl_version(int version);
 /// Communicators that were neither destroyed nor aborted, and blocks that are registered with them.
 int live_nccl_communicators();
 int registered_nccl_blocks();
+/// The number in the last unique id that a rank of this process joined with, from 1: ids of a process are counted.
+std::uint64_t joined_nccl_id();
 /// True while `data` lies in a registered block of communicator `comm`.
 bool is_registered(NcclComm* comm, const void* data);
 }  // namespace dspp::software_gpu

@@ -361,6 +361,9 @@ struct DeviceRank<Far> {
     return groups;
   }
   AnyCommunicator* host_group() { return &host; }
+  void end() {
+    memory.wait([] {});
+  }
 };
 
 namespace detail {

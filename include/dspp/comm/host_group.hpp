@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <dspp/comm/any_communicator.hpp>
+#include <dspp/comm/tcp/tcp.hpp>
 #include <dspp/comm/threads/threads.hpp>
 
 #if DSPP_HAS_MPI()
@@ -14,15 +15,15 @@
 
 namespace dspp {
 
-/// A group of threads or of MPI ranks on which another transport announces its calls. They are compared, and a rank
-/// that is late, has left or is lost is named, in the sentences of the host's own collectives; the data do not pass
-/// through the host. A group of one announces nothing.
+/// A group of threads, or of processes that MPI or TCP connects, on which another transport announces its calls. They
+/// are compared, and a rank that is late, has left or is lost is named, in the sentences of the host's own collectives;
+/// the data do not pass through the host. A group of one announces nothing.
 ///
 /// Cost     of a call what the host's communicator sends before its own: a word in memory between threads, a message of
 ///          some 150 bytes to every other rank between processes. At most 16 calls are unanswered; one more waits.
 class HostGroup {
  public:
-  /// Throws   Error(usage) for a communicator of several ranks that are neither threads nor MPI's
+  /// Throws   Error(usage) for a communicator of several ranks that are neither threads nor MPI's nor TCP's
   explicit HostGroup(AnyCommunicator group) : group_(std::move(group)) {
     if (group_.size() > 1 && !with([](auto&) { return true; }, false))
       fail(
@@ -63,6 +64,7 @@ class HostGroup {
   template <class F, class Otherwise>
   Otherwise with(F f, Otherwise otherwise) const {
     if (Threads* threads = group_.get_if<Threads>()) return f(*threads);
+    if (Tcp* tcp = group_.get_if<Tcp>()) return f(*tcp);
 #if DSPP_HAS_MPI()
     if (Mpi* mpi = group_.get_if<Mpi>()) return f(*mpi);
 #endif

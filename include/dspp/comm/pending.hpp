@@ -30,6 +30,7 @@ namespace detail {
 struct Completion {
   void (*wait)(void* who, std::uint64_t ticket);           ///< completes, or throws; the memory is free either way
   void (*drop)(void* who, std::uint64_t ticket) noexcept;  ///< completes or abandons; the memory is free afterwards
+  bool (*is_complete)(const void* who, std::uint64_t ticket) = nullptr;  ///< null: not known before wait()
 };
 
 }  // namespace detail
@@ -67,6 +68,12 @@ class Pending<> {
   constexpr void wait() {
     if (how_ == nullptr) return;
     std::exchange(how_, nullptr)->wait(who_, ticket_);
+  }
+
+  /// True if wait() returns at once, with the results. Nothing goes on by asking: poll the communicator. Always false
+  /// for communicators that cannot tell.
+  constexpr bool is_complete() const {
+    return how_ == nullptr || (how_->is_complete != nullptr && how_->is_complete(who_, ticket_));
   }
 
   /// The same operation, which now owns `things` until it is complete.

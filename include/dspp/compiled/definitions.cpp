@@ -7,7 +7,7 @@
 #include <dspp/app/progress.hpp>
 #include <dspp/base.hpp>
 #include <dspp/comm.hpp>
-#include <dspp/comm/mpi/fingerprint.hpp>
+#include <dspp/comm/fingerprint.hpp>
 #include <dspp/data.hpp>
 #include <dspp/engine/batch_print.hpp>
 #include <dspp/engine/blend.hpp>
@@ -18,6 +18,7 @@
 #include <dspp/launch/ending.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/launch/run_options.hpp>
+#include <dspp/launch/tcp_place.hpp>
 #include <dspp/observe.hpp>
 #include <dspp/ops/cpu/counted_targets.hpp>
 #include <dspp/ops/cpu/require.hpp>
@@ -25,4 +26,5 @@
 
 namespace dspp {
 template class detail::Posting<detail::ThreadRank>;
+template class detail::Posting<detail::TcpRank>;
 }

@@ -79,6 +79,13 @@ class NcclWorld {
   /// Of this rank.
   const RankGroups& groups() const { return groups_; }
 
+  /// All ranks, for host memory: while one of its operations is waited for, messages between GPUs go on.
+  AnyCommunicator host();
+
+  /// Every rank has called its last operation: waits for what is under way, and ends the communicators. Throws what
+  /// failed since the host last read a value, which the destructor does not.
+  void end();
+
  private:
   std::shared_ptr<detail::NcclRank> rank_;
   RankGroups groups_;

@@ -37,6 +37,7 @@ struct DeviceRank<Cuda> {
     const bool shared = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() < of_host.world.size();
     if (!shared) {
       const RankGroups& all = nccl.emplace(of_host, memory).groups();
+      host = nccl->host();
       return {all.world, all.replicas, all.along};
     }
 #endif
@@ -47,6 +48,11 @@ struct DeviceRank<Cuda> {
   AnyCommunicator* host_group() {
     return &host;
   }
+#if DSPP_HAS_NCCL()
+  void end() {
+    if (nccl) nccl->end();
+  }
+#endif
 
  private:
   struct Copy {

@@ -16,7 +16,8 @@ inline int rank_on_machine(const RankGroups& of_host) {
 
 /// Made by run() for each rank, on the rank's thread, for as long as the program runs. A device specialises it with a
 /// Pool named `pool`, the transports of its memory, and a communicator of all ranks for host memory, null if it is the
-/// same.
+/// same; and, where an error may come after the last value that the host reads, with end(), which throws it once the
+/// program has returned.
 template <Device D>
 struct DeviceRank;
 

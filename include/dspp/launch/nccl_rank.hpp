@@ -26,9 +26,11 @@ struct NcclRank {
         options(with) {}
   Groups<Cuda> groups(const RankGroups& of_host) {
     const RankGroups& all = nccl.emplace(of_host, memory, options).groups();
+    host = nccl->host();
     return {all.world, all.replicas, all.along};
   }
   AnyCommunicator* host_group() { return &host; }
+  void end() { nccl->end(); }
 };
 
 }  // namespace dspp

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -24,19 +25,23 @@
 #include <dspp/launch/policy_facts.hpp>
 #include <dspp/launch/run_mpi.hpp>
 #include <dspp/launch/run_options.hpp>
+#include <dspp/launch/run_tcp.hpp>
+#include <dspp/launch/tcp_place.hpp>
 #include <dspp/launch/world.hpp>
 
 namespace dspp {
 
-/// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
-/// or srun, in a program that links dspp::mpi, this process is one of the ranks, with the same results bit for bit.
+/// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process. Where a
+/// launcher started several processes, this one is one of the ranks, with the same results bit for bit: under mpirun or
+/// srun in a program that links dspp::mpi, and in any program if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set,
+/// by TCP (launch/tcp_place.hpp). In a program with dspp::mpi the variables of an MPI, and Slurm's, go first.
 ///
 /// A rank that does not stop within a tenth of timeout_seconds after another failed, and at least half a second, ends
 /// the process, or the job under mpirun, with the sentence of that failure. If that hangs too, on a pipe that nobody
 /// reads or in MPI, the system ends the process by SIGKILL heartbeat_seconds later. Under a debugger raise both times.
 ///
-/// Throws   what the first rank to fail threw, once, after all others have stopped; Error(usage) under mpirun if the
-///          program was built without dspp::mpi
+/// Throws   what the first rank to fail threw, once, after all others have stopped; Error(usage) for several processes
+///          that neither MPI nor TCP can connect
 template <class P, class Program>
 void run_ranks_of(const RunOptions& options, Program program);
 
@@ -67,6 +72,7 @@ void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank
   DeviceRank<DeviceOf<P>> device(options.memory_limit_bytes, groups);
   World<P> world(mesh, rank, device.groups(groups), device.pool, options.seed, groups.node, device.host_group());
   program(world);
+  if constexpr (requires { device.end(); }) device.end();
 }
 
 /// `blame` names the rank to blame for the exception, if any.
@@ -111,9 +117,14 @@ constexpr const char* transport_of() {
   return DSPP_HAS_NCCL() ? "NCCL between GPUs" : "through the host, of a GPU";
 }
 
+/// Where the ranks connect by TCP; empty if MPI connects them.
+inline std::optional<TcpPlace> tcp_place_of(const Launch& launch) {
+  if (DSPP_HAS_MPI() && launch.by != "RANK") return std::nullopt;
+  return this_tcp_place(launch);
+}
+
 template <class P, class Program>
-void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unused]] Program& program,
-                  [[maybe_unused]] Blame& blame) {
+void run_launched(const RunOptions& options, const Launch& launch, Program& program, Blame& blame) {
   if (options.ranks != 1 && options.ranks != launch.size)
     fail(ErrorCode::usage, "dspp: run needs as many ranks as were started, but is asked for " +
                                std::to_string(options.ranks) + " and " + launch.by + " says rank " +
@@ -123,7 +134,18 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
     fail(ErrorCode::usage, "dspp: run needs the nodes that mpirun placed the ranks on, but is asked for " +
                                std::to_string(options.ranks_per_node) +
                                " ranks per node. Leave RunOptions::ranks_per_node, or --ranks-per-node, out.");
-#if DSPP_HAS_MPI()
+  const std::optional<TcpPlace> place = tcp_place_of(launch);
+  if (!place && !DSPP_HAS_MPI())
+    fail(ErrorCode::usage,
+         "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) + " ranks that " +
+             launch.by +
+             " names, but this one was built without. Link dspp::mpi, or set MASTER_ADDR and "
+             "MASTER_PORT, or start it without mpirun" +
+             (launch.by == "SLURM_PROCID" || launch.by == "RANK" ? " and with " + launch.by + " unset." : "."));
+  if (place && options.sum_order != SumOrder::rank)
+    fail(ErrorCode::usage,
+         "dspp: run needs sum order rank for ranks that TCP connects, but got transport. Leave "
+         "RunOptions::sum_order, or --sum-order, out.");
   const Mesh mesh = mesh_of<P>(launch.size);
   const auto one_rank = [&](const RankGroups& groups) {
     run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
@@ -134,6 +156,9 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
                           .add("seed", options.seed)
                           .add("sum order", name_of(options.sum_order))
                           .add("collectives", transport_of<DeviceOf<P>>());
+  if (place)
+    return run_tcp_rank(mesh, *place, options.timeout_seconds, options.heartbeat_seconds, facts, one_rank, blame);
+#if DSPP_HAS_MPI()
   run_mpi_rank(
       mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool reports) {
@@ -142,11 +167,6 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
         return ending.status;
       },
       blame);
-#else
-  fail(ErrorCode::usage,
-       "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) + " ranks that " + launch.by +
-           " names, but this one was built without. Link dspp::mpi, or start it without mpirun" +
-           (launch.by == "SLURM_PROCID" || launch.by == "RANK" ? " and with " + launch.by + " unset." : "."));
 #endif
 }
 

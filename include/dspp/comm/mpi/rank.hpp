@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/comm/fingerprint.hpp>
 #include <dspp/comm/mpi/collectives.hpp>
 #include <dspp/comm/mpi/failure_state.hpp>
-#include <dspp/comm/mpi/fingerprint.hpp>
 #include <dspp/comm/mpi/share.hpp>
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/sum_order.hpp>
@@ -103,7 +103,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     }
     static constexpr Completion completion = {
         [](void* who, std::uint64_t ticket) { static_cast<MpiRank*>(who)->wait(ticket); },
-        [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); }};
+        [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); },
+        [](const void* who, std::uint64_t ticket) { return static_cast<const MpiRank*>(who)->completed_ > ticket; }};
     return Pending<>(&completion, this, issued_ - 1);
   }
 

@@ -243,7 +243,8 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
   if (share_->is_asynchronous()) progress();
   static constexpr Completion completion = {
       [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
-      [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); }};
+      [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); },
+      [](const void* who, std::uint64_t ticket) { return static_cast<const ThreadRank*>(who)->completed_ > ticket; }};
   return Pending<>(&completion, this, issued_ - 1);
 }
 

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A world of TCP ranks arranged as a mesh: communicators of all ranks, of the replicas and along each axis.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <dspp/comm/rank_groups.hpp>
+#include <dspp/comm/tcp/rendezvous.hpp>
+#include <dspp/comm/tcp/tcp.hpp>
+#include <dspp/mesh/mesh.hpp>
+#include <dspp/mesh/nodes.hpp>
+
+namespace dspp {
+
+/// The groups of a mesh, which share their failures: a failure anywhere stops every rank with one sentence. Every rank
+/// makes one, and calls end(); one that only goes is lost to the others, as a process that is killed is.
+///
+/// Throws   Error(placement) unless the mesh has as many ranks as `place`; Error(usage) for a timeout that is not above
+///          0; what detail::meet() throws
+class TcpWorld {
+ public:
+  /// A rank that waits gives up after the timeout, here and in each operation.
+  TcpWorld(const Mesh& mesh, const TcpPlace& place, double timeout_seconds = 600);
+
+  const Mesh& mesh() const { return mesh_; }
+  /// The machines of the ranks.
+  const Nodes& nodes() const { return *nodes_; }
+  int rank() const { return failures_->rank(); }
+  /// The communicators of this rank; copies are the same communicators.
+  const RankGroups& groups() const { return groups_; }
+
+  /// This rank failed with an error: every other rank gets `reason` in an Error(aborted). True if this is the first
+  /// failure that this rank knows.
+  bool abort(const Error& error) { return abort(error.what(), true, error.code()); }
+  bool abort(const std::string& reason) { return abort(reason, false, ErrorCode::aborted); }
+
+  /// This rank ended normally: a rank that waits for it, now or later, gets an Error(peer_lost).
+  void leave() { failures_->end(); }
+
+  /// Leaves, and returns when every rank has called end() or is gone, or, after a failure, `grace_seconds` later. False
+  /// if not all came.
+  bool end(double grace_seconds = 10);
+
+  /// The first failure that this rank received; null if there is none.
+  const detail::TcpFailure* failure() const { return failures_->failed() ? &failures_->failure() : nullptr; }
+
+ private:
+  Tcp connect(const std::string& name, const AxisGroup& members);
+  bool abort(const std::string& reason, bool own_error, ErrorCode code);
+
+  Mesh mesh_;
+  std::shared_ptr<detail::TcpFailureState> failures_;
+  std::unique_ptr<Nodes> nodes_;
+  RankGroups groups_;
+  int connected_ = 0;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE TcpWorld::TcpWorld(const Mesh& mesh, const TcpPlace& place, double timeout_seconds) : mesh_(mesh) {
+  if (!(timeout_seconds > 0))
+    fail(ErrorCode::usage, "dspp: a world of TCP ranks needs a timeout above 0 seconds, but got " +
+                               std::to_string(timeout_seconds) + ". Leave it out for 600.");
+  if (place.size != mesh.world_size())
+    fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(mesh.world_size()) +
+                                   " ranks needs as many TCP ranks, but WORLD_SIZE is " + std::to_string(place.size) +
+                                   ". Start another number.");
+  detail::TcpMeeting meeting = detail::meet(place, timeout_seconds);
+  nodes_ = std::make_unique<Nodes>(meeting.nodes);
+  failures_ = std::make_shared<detail::TcpFailureState>(place.rank, std::move(meeting.links), timeout_seconds);
+  groups_.node = nodes_->of(rank());
+  groups_.world = connect("the world", AxisGroup{0, 1, mesh.world_size()});
+  for (Axis axis : all_axes)
+    if (mesh.degrees()[axis] > 1)
+      groups_[axis] = connect(std::string("axis ") + name_of(axis), mesh.members(axis, rank()));
+  groups_.replicas = groups_[Axis::Data];
+  if (mesh.degrees().cp > 1) groups_.replicas = connect("the replicas", mesh.replicas(rank()));
+}
+
+DSPP_INLINE Tcp TcpWorld::connect(const std::string& name, const AxisGroup& members) {
+  std::vector<int> ranks;
+  for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
+  return Tcp(std::make_shared<detail::TcpRank>(failures_, connected_++, name, std::move(ranks)));
+}
+
+DSPP_INLINE bool TcpWorld::abort(const std::string& reason, bool own_error, ErrorCode code) {
+  return failures_->fail(
+      {ErrorCode::aborted, detail::aborted_sentence(rank(), reason), rank(), own_error, code, reason});
+}
+
+DSPP_INLINE bool TcpWorld::end(double grace_seconds) {
+  failures_->end();
+  auto deadline = detail::TcpClock::time_point::max();
+  while (!failures_->all_ended()) {
+    failures_->poll(20);
+    if (failures_->failed() && deadline == detail::TcpClock::time_point::max())
+      deadline = detail::after_seconds(grace_seconds);
+    if (detail::TcpClock::now() > deadline) return false;
+  }
+  return true;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp

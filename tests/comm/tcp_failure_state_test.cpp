@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: comm
+// TCP ranks that are lost, hang, end or throw in the middle: a sentence on every rank. Ranks are forked processes.
+#include <functional>
+#include <thread>
+
+#include <laws/announced_calls.hpp>
+#include <laws/tcp_processes.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+struct Operation {
+  std::string name;
+  std::function<void(AnyCommunicator&)> call;
+};
+
+/// The operations of a communicator, which every rank calls, and a call that is announced.
+std::vector<Operation> operations() {
+  static std::vector<float> a(1200, 1.0f), b(4800);
+  static constexpr auto on = [](std::vector<float>& x, Size count) { return buffer(x.data(), count); };
+  const Purpose p = Purpose::gradient;
+  return {{"all_reduce", [=](AnyCommunicator& c) { all_reduce(c, on(a, 1200), p); }},
+          {"reduce_scatter", [=](AnyCommunicator& c) { reduce_scatter(c, on(a, 12 * c.size()), on(b, 12), p); }},
+          {"all_gather", [=](AnyCommunicator& c) { all_gather(c, on(a, 1200), on(b, 1200 * c.size()), p); }},
+          {"all_to_all", [=](AnyCommunicator& c) { all_to_all(c, on(a, 12 * c.size()), on(b, 12 * c.size()), p); }},
+          {"broadcast", [=](AnyCommunicator& c) { broadcast(c, on(a, 1200), c.size() - 1, p); }},
+          {"barrier", [](AnyCommunicator& c) { c.barrier(); }},
+          {"all_reduce", [](AnyCommunicator& c) {
+             HostGroup group(c);
+             announce_all_reduce(group, 5).wait();
+           }}};
+}
+
+/// What rank `odd` of `ranks` does after two operations of each, and what the others are told in the third.
+std::vector<EndedProcess> with_an_odd_rank(int ranks, int odd, const Operation& operation,
+                                           const std::function<void()>& does, double timeout_seconds) {
+  return on_tcp_ranks(
+      Mesh(Degrees{.data = ranks}),
+      [&](TcpWorld& world) {
+        AnyCommunicator c = world.groups().world;
+        for (int i = 0; i < 2; ++i) operation.call(c);
+        if (c.rank() == odd) return does();
+        operation.call(c);
+      },
+      timeout_seconds);
+}
+
+void check_others(const std::vector<EndedProcess>& all, int odd, const std::string& what, double within) {
+  for (int r = 0; r < static_cast<int>(all.size()); ++r) {
+    const EndedProcess& one = all[static_cast<std::size_t>(r)];
+    if (r == odd) continue;
+    CAPTURE(r);
+    INFO(one.said);
+    CHECK(one.status == 0);
+    CHECK(one.seconds < within);
+    CHECK(one.said.rfind("dspp: ", 0) == 0);
+    CHECK(one.said.find(what) != std::string::npos);
+    CHECK(one.said.find("rank " + std::to_string(odd)) != std::string::npos);
+  }
+}
+
+template <class F>
+void each_case(F f) {
+  for (const int ranks : {2, 3, 4})
+    for (int odd = 0; odd < ranks; odd += std::max(1, ranks - 1))  // the first and the last
+      for (const Operation& operation : operations()) {
+        CAPTURE(ranks);
+        CAPTURE(odd);
+        CAPTURE(operation.name);
+        f(ranks, odd, operation);
+      }
+}
+
+}  // namespace
+
+TEST_CASE("a TCP rank that is killed is named by all others at once, with the operation") {
+  each_case([](int ranks, int odd, const Operation& operation) {
+    const auto all = with_an_odd_rank(
+        ranks, odd, operation, [] { raise(SIGKILL); }, 60);
+    CHECK(all[static_cast<std::size_t>(odd)].status == 128 + SIGKILL);
+    check_others(all, odd, "in " + operation.name, 5);
+    check_others(all, odd, "rank " + std::to_string(odd) + " closed its connection. Look for what ended it", 5);
+  });
+}
+
+TEST_CASE("a TCP rank that ends, or throws, is named by all others with its sentence") {
+  each_case([](int ranks, int odd, const Operation& operation) {
+    const auto ended = with_an_odd_rank(
+        ranks, odd, operation, [] {}, 60);
+    check_others(ended, odd, "but rank " + std::to_string(odd) + " has ended", 5);
+    const auto thrown = with_an_odd_rank(
+        ranks, odd, operation, [] { fail(ErrorCode::usage, "dspp: a rank needs a thing, but has none. Get one."); },
+        60);
+    check_others(thrown, odd, "failed: dspp: a rank needs a thing, but has none. Get one.", 5);
+  });
+}
+
+TEST_CASE("a TCP rank that does not come is named after the timeout") {
+  const std::vector<Operation> all = operations();
+  for (const std::size_t i : {0, 4, 5, 6}) {
+    CAPTURE(all[i].name);
+    const auto late = with_an_odd_rank(
+        3, 1, all[i], [] { std::this_thread::sleep_for(std::chrono::seconds(1)); }, 0.3);
+    check_others(late, 1, "needs rank 1 in " + all[i].name, 8);
+    check_others(late, 1, "but waited 0.3 s and it did not come", 8);
+  }
+}
+
+TEST_CASE("memory of an operation that failed between TCP ranks is not touched any more, whatever is under way") {
+  const auto all = on_tcp_ranks(Mesh(Degrees{.data = 2}), [](TcpWorld& world) {
+    AnyCommunicator c = world.groups().world;
+    if (c.rank() == 1) {  // takes a part of 8 MB, and goes
+      std::vector<float> x(2'000'000);
+      const Pending<> taken = c.start_broadcast(all_of(x), 0, Purpose::parameter);
+      for (int i = 0; i < 3; ++i) HostGroup(c).poll();
+      raise(SIGKILL);
+    }
+    auto x = std::make_unique<std::vector<float>>(2'000'000, 1.0f);
+    Pending<> sent = c.start_broadcast(all_of(*x), 0, Purpose::parameter);
+    std::string said;
+    try {
+      sent.wait();
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    x.reset();  // unmapped: what reads it now ends this process
+    for (int i = 0; i < 100; ++i) CHECK_THROWS_AS(HostGroup(c).poll(), Error);
+    CHECK(said.find("rank 1 closed its connection") != std::string::npos);
+  });
+  CHECK(all[0].status == 0);
+}
+
+TEST_CASE("a pending operation of TCP ranks outlives its handle and its world") {
+  const HeldPort port;
+  const auto all = in_processes(3, [&](int rank) -> std::string {
+    std::vector<float> x(100, 1.0f);
+    Pending<> pending;
+    {
+      TcpWorld world(Mesh(Degrees{.data = 3}), {.rank = rank, .size = 3, .port = port.port()}, 20);
+      AnyCommunicator c = world.groups().world;
+      pending = c.start_all_reduce(all_of(x), Purpose::gradient);
+      world.leave();
+    }
+    pending.wait();
+    CHECK(x == std::vector<float>(100, 3.0f));
+    return "";
+  });
+  check_all_passed(all);
+}
