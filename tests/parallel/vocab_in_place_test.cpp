@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <dspp/autograd/operators.hpp>
+#include <dspp/ops/softmax.hpp>
 #include <dspp/parallel/vocab.hpp>
 
 #include <laws/difference.hpp>
@@ -18,7 +19,7 @@ constexpr Size vocabulary = 13, columns = 16, batch = 2, sequence = 6, rows = ba
 /// How a loss of logits is taken, and what backward gives it.
 struct Case {
   double expected = 0, seed = 1;
-  bool temporary = true, held = false, recording = true;
+  bool temporary = true, held = false;
   Size ignored = -1;  ///< this row's target
   double weight = 0;  ///< of all rows, if not 0
 };
@@ -37,7 +38,7 @@ auto run(const Case& at) {
   TestRank here;
   here.context.expected_seed = at.expected;
   const Global<3> values = global_normal(shape(batch, sequence, columns), 3);
-  const Tape<Cpu>::Recording scope(here.tape, at.recording);
+  const Tape<Cpu>::Recording scope(here.tape, true);
   Tensor<T, 3, Cpu> holder;
   T* data = nullptr;
   Slot slot;
@@ -62,7 +63,6 @@ auto run(const Case& at) {
   outcome.loss = *loss.value().data();
   for (Size i = 0; i < values.shape.count(); ++i)
     outcome.in_forward = outcome.in_forward || data[i] != static_cast<T>(values.data()[i]);
-  if (!at.recording) return outcome;
   auto seed = Scalar<Compute<T>, Cpu>::uninitialized({}, here.pool);
   seed.fill(static_cast<Compute<T>>(at.seed));
   here.tape.backward(loss.slot(), std::move(seed));
@@ -96,7 +96,6 @@ void check_all() {
   // Somebody may still read them.
   check_bits<P>({.expected = 0.75, .seed = 0.75, .temporary = false}, false);
   check_bits<P>({.expected = 0.75, .seed = 0.75, .held = true}, false);
-  CHECK(!run<P>({.expected = 0.75, .recording = false}).in_forward);
   // The seed will be another one.
   check_bits<P>({.expected = 0.75, .seed = 0.5, .ignored = 4}, false);
   check_bits<P>({.expected = 0.75, .seed = 0.5, .weight = 3}, false);
@@ -110,6 +109,49 @@ TEST_CASE("logits that nothing else holds become their gradient in forward where
   check_all<Policy<F64>>();
   check_all<Policy<F32>>();
   check_all<Policy<Bf16>>();
+}
+
+TEST_CASE("logits become their gradient in forward where a tape records, and in no loss of f16") {
+  const auto dy_of = [](auto policy, bool recording) {
+    using P = decltype(policy);
+    using T = ElementOf<P>;
+    TestRank here;
+    here.context.expected_seed = 0.75;
+    const Tape<Cpu>::Recording scope(here.tape, recording);
+    const Hidden<P> logits(Tensor<T, 3>::zeros(shape(1, 1, 2), here.pool), here.tape);
+    return detail::dy_in_place<Compute<T>>(logits, 1);
+  };
+  CHECK(dy_of(Policy<F64>(), true) == 0.75);
+  CHECK(dy_of(Policy<F64>(), false) == 0);
+  CHECK(dy_of(Policy<F16>(), true) == 0);
+  check_bits<Policy<F16>>({.expected = 1024, .seed = 1024}, false);
+}
+
+TEST_CASE("logits that were moved into a loss are a sentence where they are read again") {
+  using P = Policy<F64>;
+  TestRank here;
+  const Tape<Cpu>::Recording scope(here.tape, true);
+  here.context.expected_seed = 0.75;
+  const auto targets = Tokens<P>::constant(Tensor<std::int32_t, 2>::zeros(shape(1, 2), here.pool), here.tape);
+  // A loss that forwards what it got, and reads it for an accuracy.
+  const auto loss_and_logit = [&](auto&& logits) {
+    const auto loss = cross_entropy<P>(std::forward<decltype(logits)>(logits), targets, 3);
+    return logits.value().data()[4];
+  };
+  const auto make = [&] {
+    auto values = Tensor<double, 3>::uninitialized(shape(1, 2, 3), here.pool);
+    values.fill(5);
+    return Hidden<P>(std::move(values), here.tape);
+  };
+  const char* const sentence =
+      "dspp: a tensor needs elements to be read or written, but this one has none: it was never set, was released, or "
+      "was moved to where it is used. Read it before that, or pass it without std::move.";
+  const auto named = make();
+  auto moved = make();
+  CHECK(loss_and_logit(named) == 5);
+  CHECK_THROWS_WITH_AS(loss_and_logit(make()), sentence, Error);
+  CHECK_THROWS_WITH_AS(loss_and_logit(std::move(moved)), sentence, Error);
+  CHECK_THROWS_WITH_AS(ops::softmax(moved.value()), sentence, Error);
 }
 
 TEST_CASE("a gradient of forward is multiplied where backward has another seed, and is NaN by NaN") {

@@ -87,10 +87,10 @@ struct CrossEntropyOptions {
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target), none for
 ///             Invariant logits, of which every rank of Tp computes all rows
 /// Memory      keeps the logits, whose block becomes their gradient, and one number per row. It does so in forward
-///             already, which saves one of three passes over it, if the logits are given as a temporary, nothing else
-///             holds their block, one rank has all columns, and an Engine trains: moved logits must not be read again
+///             already, which saves one of three passes over it, if the logits are a temporary or moved in, nothing else
+///             holds their block, one rank has all columns, and an Engine trains in f32, f64 or bf16
 /// Throws      Error(usage) on a target outside the vocabulary, a weight that is negative or not finite, or a
-///             label_smoothing outside [0, 1]
+///             label_smoothing outside [0, 1]; Error(state) where logits that were moved in are read again
 template <class P, Tracked X, Tracked Targets>
 constexpr Loss<P> cross_entropy(X&& logits, const Targets& targets, Size vocabulary, CrossEntropyOptions options = {});
 
@@ -152,10 +152,12 @@ constexpr auto cross_entropy_backward(Slot slot, const Shape<Rank>& shape, Tenso
   };
 }
 
-/// The dy for which cross_entropy of these logits replaces them by their gradient, or 0 where it must not.
+/// The dy for which cross_entropy of these logits replaces them by their gradient, or 0 where it must not: where the
+/// caller, too, has them, and in f16, where a gradient that another dy multiplies may have underflowed or overflowed.
 template <class C, Tracked X>
-constexpr C dy_in_place(const X& logits, Size ranks, bool temporary) {
-  if (!temporary || ranks > 1 || !logits.tape().recording() || !logits.value().unique()) return 0;
+constexpr C dy_in_place(const X& logits, Size ranks) {
+  if (std::is_same_v<typename X::Element, f16> || ranks > 1 || !logits.tape().recording() || !logits.value().unique())
+    return 0;
   return static_cast<C>(logits.tape().context().expected_seed);
 }
 }  // namespace detail
@@ -179,18 +181,20 @@ constexpr Loss<P> cross_entropy(X&& logits, const Targets& targets, Size vocabul
       padded || whole || std::is_same_v<state_of<V>, Shard<V::rank - 1>>,
       "dspp: cross_entropy needs logits split along the vocabulary over Tp, or Invariant, but these are placed "
       "otherwise. Compute them by a VocabParallel table, a ColumnParallel head or, of an Invariant value, a Linear.");
-  auto& group = *logits.tape().context().along.tp;
-  const Size rows = logits.shape().rows(), columns = logits[-1], ranks = whole ? 1 : group.size();
+  // Logits that are moved in leave the caller's variable: it must not show the gradient.
+  const V own = std::forward<X>(logits);
+  auto& group = *own.tape().context().along.tp;
+  const Size rows = own.shape().rows(), columns = own[-1], ranks = whole ? 1 : group.size();
   const Size first = whole ? 0 : columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
-  const Size columns_in_all = padded ? logits.whole() : columns * ranks;
+  const Size columns_in_all = padded ? own.whole() : columns * ranks;
   if (vocabulary > columns_in_all)
     fail(ErrorCode::shape,
          "dspp: cross_entropy needs a logit for every token of the vocabulary, but the vocabulary has " +
              std::to_string(vocabulary) + " and there are " + std::to_string(columns_in_all) +
              " logits. Give the vocabulary of the table that made them.");
   const TargetProbabilities wanted = ops::smoothed_targets(options.label_smoothing, vocabulary);
-  const C given = detail::dy_in_place<C>(logits, ranks, !std::is_lvalue_reference_v<X>);
-  auto rows_of_logits = detail::as_rows(logits.value());
+  const C given = detail::dy_in_place<C>(own, ranks);
+  auto rows_of_logits = detail::as_rows(own.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));
   const auto weights = detail::weights_of<D>(targets);
   // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
@@ -201,10 +205,10 @@ constexpr Loss<P> cross_entropy(X&& logits, const Targets& targets, Size vocabul
     result = detail::combine_over_ranks(
         group, ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary, wanted), ids, weights, whole);
   constexpr double share = Targets::Placement::cp_dimension < 0 ? 1.0 / P::cp : 1;
-  auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, ids.count(),
+  auto loss = detail::counted_loss<P>(std::move(result.loss), own.tape(), result.counted, ids.count(),
                                       static_cast<bool>(weights), share);
-  loss.on_backward(detail::cross_entropy_backward<C>(logits.slot(), logits.shape(), std::move(rows_of_logits), ids,
-                                                     weights, std::move(result.log_sum_exp), first, valid,
+  loss.on_backward(detail::cross_entropy_backward<C>(own.slot(), own.shape(), std::move(rows_of_logits), ids, weights,
+                                                     std::move(result.log_sum_exp), first, valid,
                                                      std::move(result.counted), wanted, given));
   return loss;
 }

@@ -5,9 +5,14 @@
 #include <cstddef>
 #include <utility>
 
+#include <dspp/base/error.hpp>
 #include <dspp/tensor/category.hpp>
 
 namespace dspp {
+
+namespace detail {
+[[noreturn]] void refuse_without_block();
+}  // namespace detail
 
 /// One allocation of a Memory (Pool on the Cpu, Ledger on paper). `bytes` is rounded up to block_alignment.
 template <class Memory>
@@ -23,6 +28,8 @@ struct MemoryBlock {
 };
 
 /// A shared handle on a MemoryBlock; the last one frees it. Not thread-safe: a rank's blocks belong to its thread.
+///
+/// Throws   Error(state) where a handle without a block, such as one that was moved away, is asked for what it holds
 template <class Memory>
 class Storage {
  public:
@@ -54,17 +61,34 @@ class Storage {
 
   constexpr explicit operator bool() const { return block_ != nullptr; }
   constexpr bool unique() const { return block_ && block_->references == 1; }
-  constexpr std::byte* data() const { return block_->data; }
-  constexpr Size bytes() const { return block_->bytes; }
+  constexpr std::byte* data() const { return block().data; }
+  constexpr Size bytes() const { return block().bytes; }
   /// Element `i` of the block as elements of type T. Null on paper.
   template <class T>
   constexpr T* element(Size i) const {
     return data() ? reinterpret_cast<T*>(data()) + i : nullptr;
   }
-  constexpr Memory& memory() const { return *block_->memory; }
+  constexpr Memory& memory() const { return *block().memory; }
 
  private:
+  constexpr const MemoryBlock<Memory>& block() const {
+    if (block_ == nullptr) detail::refuse_without_block();
+    return *block_;
+  }
+
   MemoryBlock<Memory>* block_ = nullptr;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::refuse_without_block() {
+  fail(ErrorCode::state,
+       "dspp: a tensor needs elements to be read or written, but this one has none: it was never set, was released, or "
+       "was moved to where it is used. Read it before that, or pass it without std::move.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp
