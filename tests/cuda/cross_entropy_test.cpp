@@ -163,6 +163,23 @@ std::vector<std::uint32_t> bits_of(const std::vector<T>& x) {
   return bits;
 }
 
+/// The weights of rows: none; 1; unequal ones, one of them 0, whose sum is the number of rows; any.
+enum class Weights { none, ones, of_sum_rows, any };
+
+std::vector<float> weights_of(Weights weights, Size rows) {
+  std::vector<float> values;
+  for (Size i = 0; i < rows && weights != Weights::none; ++i) {
+    const bool of_pair = i < rows / 2 * 2;  // whose weights sum up to 2
+    if (weights == Weights::ones || (weights == Weights::of_sum_rows && !of_pair))
+      values.push_back(1);
+    else if (weights == Weights::of_sum_rows)
+      values.push_back(i < 2 ? 2 * static_cast<float>(i) : 0.75f + 0.5f * static_cast<float>(i % 2));
+    else
+      values.push_back(0.3f * static_cast<float>(i % 5));
+  }
+  return values;
+}
+
 /// Rows of which some may not count, and what the three kernels of cross_entropy_parts give of them.
 template <class T>
 struct Rows {
@@ -171,10 +188,13 @@ struct Rows {
   std::vector<T> logits, gradient;
   std::vector<float> parts;
   DeviceArray<std::int32_t> targets;
+  std::vector<float> weights;
+  DeviceArray<float> device_weights;
+  bool all_count;        ///< or have that sum
   DeviceArray<T> array;  ///< of all: what a thread sums depends on addresses
 
-  Rows(Size rows, Size columns, Size valid, const TargetProbabilities& wanted, bool all_count, float dloss,
-       std::mt19937& random)
+  Rows(Size rows, Size columns, Size valid, const TargetProbabilities& wanted, bool ignores, Weights weighted,
+       float dloss, std::mt19937& random)
       : rows(rows),
         columns(columns),
         valid(valid),
@@ -183,53 +203,60 @@ struct Rows {
         targets([&] {
           std::vector<std::int32_t> values(rows);
           for (auto& target : values) target = static_cast<std::int32_t>(random() % valid);
-          if (!all_count) values[rows / 2] = ignored_target;
+          if (ignores) values[rows / 2] = ignored_target;
           return values;
         }()),
+        weights(weights_of(weighted, rows)),
+        device_weights(weights),
+        all_count(!ignores && weighted != Weights::any),
         array(logits) {
     const laws::TestStream stream;
     const DeviceArray<float> seed(std::vector<float>{dloss});
     const Results to(rows);
     const gpu::OwnColumns own{columns, 0, valid};
     gpu::cross_entropy_parts<T>(stream, rows, own, array, targets, wanted, to.parts);
-    gpu::cross_entropy_combine(stream, 1, rows, to.parts, targets, nullptr, to.lse, to.loss, to.counted);
-    gpu::cross_entropy_gradient<T>(stream, rows, own, array, array, targets, nullptr, to.lse, wanted, seed, to.counted);
+    gpu::cross_entropy_combine(stream, 1, rows, to.parts, targets, weights_or_null(), to.lse, to.loss, to.counted);
+    gpu::cross_entropy_gradient<T>(stream, rows, own, array, array, targets, weights_or_null(), to.lse, wanted, seed,
+                                   to.counted);
+    CHECK((to.counted.read(stream)[0] == static_cast<double>(rows)) == all_count);
     parts = to.parts.read(stream);
     gradient = array.read(stream);
     laws::check_cuda(cudaMemcpyAsync(array, logits.data(), logits.size() * sizeof(T), cudaMemcpyHostToDevice, stream));
     laws::check_cuda(cudaStreamSynchronize(stream));
   }
+  const float* weights_or_null() const { return weights.empty() ? nullptr : device_weights.data(); }
   gpu::LossArguments arguments(float dloss, bool if_all_count) const {
-    return {targets, nullptr, valid, wanted, dloss, if_all_count};
+    return {targets, weights_or_null(), valid, wanted, dloss, if_all_count};
   }
 };
 
 /// Which begin at each place of a line of 128 bytes, where columns are odd.
 template <class T>
-void check_bits(Size rows, Size columns, Size valid, double smoothing, std::mt19937& random) {
-  INFO(laws::describe("rows", rows, "columns", columns, "valid", valid));
+void check_bits(Size rows, Size columns, Size valid, double smoothing, Weights weighted, std::mt19937& random) {
+  INFO(laws::describe("rows", rows, "columns", columns, "valid", valid, "weights", static_cast<int>(weighted)));
   const float dloss = 0.7f;
   const laws::TestStream stream;
   const TargetProbabilities wanted{1 - smoothing, smoothing / static_cast<double>(valid)};
-  for (const bool all_count : {true, false}) {
-    const Rows<T> of(rows, columns, valid, wanted, all_count, dloss, random);
+  for (const bool ignores : {false, true}) {
+    const Rows<T> of(rows, columns, valid, wanted, ignores, weighted, dloss, random);
     const DeviceArray<T>& logits = of.array;
     const DeviceArray<float> seed(std::vector<float>{dloss});
     const Results to(rows);
     gpu::cross_entropy<T>(stream, rows, columns, logits, of.arguments(dloss, true), to);
     // The pass leaves the logits where not all rows count.
-    CHECK(bits_of(logits.read(stream)) == bits_of(all_count ? of.gradient : of.logits));
-    if (all_count) CHECK(bits_of(to.parts.read(stream)) == bits_of(of.parts));
+    CHECK(bits_of(logits.read(stream)) == bits_of(of.all_count ? of.gradient : of.logits));
+    if (!ignores && (weighted == Weights::none || weighted == Weights::ones))
+      CHECK(bits_of(to.parts.read(stream)) == bits_of(of.parts));
     gpu::cross_entropy_finish<T>(stream, rows, columns, logits, of.arguments(dloss, true), to.lse, seed, to.counted);
     CHECK(bits_of(logits.read(stream)) == bits_of(of.gradient));
   }
 }
 
 template <class T>
-void check_finish(Size rows, Size columns, Size valid, std::mt19937& random) {
+void check_finish(Size rows, Size columns, Size valid, Weights weighted, std::mt19937& random) {
   const laws::TestStream stream;
   for (const float dloss : {0.5f, 3.0f, std::numeric_limits<float>::quiet_NaN()}) {
-    const Rows<T> of(rows, columns, valid, {}, true, std::isnan(dloss) ? 1.0f : dloss, random);
+    const Rows<T> of(rows, columns, valid, {}, false, weighted, std::isnan(dloss) ? 1.0f : dloss, random);
     const DeviceArray<T>& logits = of.array;
     const DeviceArray<float> seed(std::vector<float>{dloss});
     const Results to(rows);
@@ -259,19 +286,31 @@ void check_finish(Size rows, Size columns, Size valid, std::mt19937& random) {
 
 TEST_CASE("gpu::cross_entropy in one pass has the bits of its parts and of the gradient of these, at every alignment") {
   std::mt19937 random(14);
-  check_bits<bf16>(70, 1033, 1033, 0, random);
-  check_bits<bf16>(9, 8192, 8192, 0.1, random);
-  check_bits<bf16>(9, 8203, 8193, 0.1, random);
-  check_bits<bf16>(6, 50257, 50257, 0, random);
-  check_bits<f16>(70, 333, 330, 0.1, random);
-  check_bits<float>(40, 1025, 1025, 0, random);
+  check_bits<bf16>(70, 1033, 1033, 0, Weights::none, random);
+  check_bits<bf16>(9, 8192, 8192, 0.1, Weights::none, random);
+  check_bits<bf16>(9, 8203, 8193, 0.1, Weights::none, random);
+  check_bits<bf16>(6, 50257, 50257, 0, Weights::none, random);
+  check_bits<f16>(70, 333, 330, 0.1, Weights::none, random);
+  check_bits<float>(40, 1025, 1025, 0, Weights::none, random);
+}
+
+TEST_CASE("gpu::cross_entropy in one pass has the same bits of rows with weights, which must sum up to the rows") {
+  std::mt19937 random(18);
+  for (const Weights weighted : {Weights::ones, Weights::of_sum_rows, Weights::any}) {
+    check_bits<bf16>(23, 1033, 1030, 0, weighted, random);
+    check_bits<bf16>(6, 8203, 8193, 0.1, weighted, random);
+    check_bits<f16>(23, 333, 330, 0.1, weighted, random);
+    check_bits<float>(12, 1025, 1025, 0, weighted, random);
+  }
 }
 
 TEST_CASE("gpu::cross_entropy_finish multiplies a gradient of another dloss, and makes it NaN by NaN") {
   std::mt19937 random(15);
-  check_finish<bf16>(9, 1033, 1030, random);
-  check_finish<f16>(5, 200, 200, random);
-  check_finish<float>(7, 77, 70, random);
+  for (const Weights weighted : {Weights::none, Weights::ones, Weights::of_sum_rows}) {
+    check_finish<bf16>(9, 1033, 1030, weighted, random);
+    check_finish<f16>(5, 200, 200, weighted, random);
+    check_finish<float>(7, 77, 70, weighted, random);
+  }
 }
 
 TEST_CASE("gpu::cross_entropy has the same bits in every run where every second row of a block does not count") {

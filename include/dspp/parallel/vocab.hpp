@@ -144,10 +144,12 @@ constexpr auto cross_entropy_backward(Slot slot, const Shape<Rank>& shape, Tenso
                                       TargetProbabilities wanted, C given) {
   return [slot, shape, logits = std::move(logits), ids, weights, log_sum_exp = std::move(log_sum_exp), first, valid,
           counted = std::move(counted), wanted, given](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
-    auto dlogits =
-        given != 0
-            ? ops::cross_entropy_finish(std::move(logits), ids, log_sum_exp, valid, given, dy, counted, weights, wanted)
-            : ops::cross_entropy_vjp(std::move(logits), ids, log_sum_exp, first, valid, dy, counted, weights, wanted);
+    Tensor<T, 2, D> dlogits;  // not a conditional expression: see cross_entropy below
+    if (given != 0)
+      dlogits =
+          ops::cross_entropy_finish(std::move(logits), ids, log_sum_exp, valid, given, dy, counted, weights, wanted);
+    else
+      dlogits = ops::cross_entropy_vjp(std::move(logits), ids, log_sum_exp, first, valid, dy, counted, weights, wanted);
     tape.give(slot, dlogits.reshape(shape));
   };
 }
