@@ -22,7 +22,7 @@ constexpr Size vocabulary = 13, width = 8;
 /// What passes a loss in a micro-step.
 struct Seen {
   double expected = 0, seed = 0;
-  std::vector<double> logits, after_loss, gradient;
+  std::vector<double> logits{}, after_loss{}, gradient{};
 };
 
 template <class Values>

@@ -22,6 +22,23 @@ TEST_CASE("copies of a Tensor share its elements, and the last one frees them") 
   CHECK(pool.live() == 0);
 }
 
+TEST_CASE("a Tensor without a block is a sentence where it is asked for elements or memory") {
+  const char* const sentence =
+      "dspp: a tensor needs elements to be read or written, but this one has none: it was never set, was released, or "
+      "was moved to where it is used. Read it before that, or pass it without std::move.";
+  Pool pool;
+  auto moved = Tensor<float, 1>::zeros(shape(2), pool), released = Tensor<float, 1>::zeros(shape(2), pool);
+  const auto taken = std::move(moved);
+  released.release();
+  for (const auto& x : {moved, released, Tensor<float, 1>()}) {
+    CHECK_THROWS_WITH_AS(x.data(), sentence, Error);
+    CHECK_THROWS_WITH_AS(x.memory(), sentence, Error);
+    CHECK_THROWS_WITH_AS(x.read([](const float*) {}), sentence, Error);
+    CHECK_THROWS_WITH_AS(x.storage().bytes(), sentence, Error);
+  }
+  CHECK(taken.data()[1] == 0);
+}
+
 TEST_CASE("a reshape and a view see the same elements and keep the block alive") {
   Pool pool;
   auto a = Tensor<float, 2>::zeros(shape(2, 6), pool);

@@ -149,8 +149,8 @@ constexpr CrossEntropyResult<Compute<T>, D> cross_entropy_in_place(Tensor<T, 2, 
 }
 
 /// The gradient for *dy after cross_entropy_in_place with `given`, in the same block: that itself where both are equal
-/// and all rows count; else as cross_entropy_vjp, or the gradient for `given` times their quotient, rounded once more. In
-/// f16 what underflowed or overflowed for `given` stays 0, inexact or infinite.
+/// and all rows count; else as cross_entropy_vjp, or the gradient for `given` times their quotient, rounded once more.
+/// In f16 what underflowed or overflowed for `given` stays 0, inexact or infinite.
 ///
 /// Cost     4 operations an element
 /// Throws   Error(shape)

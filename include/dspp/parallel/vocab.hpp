@@ -87,8 +87,8 @@ struct CrossEntropyOptions {
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target), none for
 ///             Invariant logits, of which every rank of Tp computes all rows
 /// Memory      keeps the logits, whose block becomes their gradient, and one number per row. It does so in forward
-///             already, which saves one of three passes over it, if the logits are a temporary or moved in, nothing else
-///             holds their block, one rank has all columns, and an Engine trains in f32, f64 or bf16
+///             already, which saves one of three passes over it, if the logits are a temporary or moved in, nothing
+///             else holds their block, one rank has all columns, and an Engine trains in f32, f64 or bf16
 /// Throws      Error(usage) on a target outside the vocabulary, a weight that is negative or not finite, or a
 ///             label_smoothing outside [0, 1]; Error(state) where logits that were moved in are read again
 template <class P, Tracked X, Tracked Targets>
