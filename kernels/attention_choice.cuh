@@ -35,13 +35,6 @@ bool group_takes(const AttentionOperands<T>& of, const H&... others) {
   return of.at.sequence <= most_flash_sequence / of.at.group() && flash_takes(of, others...) && device_has_warpgroups();
 }
 
-/// Whether dspp's backward pass is taken where cuDNN has one, too: on an H200 it was as fast as cuDNN's deterministic
-/// one, or up to 11 % faster, in heads of 64 columns, and mostly slower in larger ones.
-template <class T, class... H>
-bool is_faster_than_cudnn_backward(const AttentionOperands<T>& of, const H&... others) {
-  return of.at.head_dim <= 64 && group_takes(of, others...);
-}
-
 template <class T>
 void attention(cudaStream_t stream, const AttentionOperands<T>& of, HeadsOf<T> y, float* log_sum_exp,
                AttentionKernels by = AttentionKernels::fastest) {

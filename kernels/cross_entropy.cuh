@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
     if (thread == 0) {
       parts[3 * row] = counts ? sums.largest : 0;
       parts[3 * row + 1] = counts ? sums.sum : 1;
-      parts[3 * row + 2] = counts ? of_target * at_target + (each != 0 ? each * plain_sum : 0) : 0;
+      parts[3 * row + 2] = counts ? wanted_of_row(of_target, at_target, each, plain_sum) : 0;
     }
     const float scale = is_class ? static_cast<float>(scale_of_all * own.weight) : not_a_number;
     const RowGradient<T> gradient(own.classes, sums.largest + logf(sums.sum), own.target, each, of_target, scale);

@@ -382,7 +382,7 @@ inline Libraries& libraries_of(CudaMemory& on) {
 inline Blas& blas_of(CudaMemory& on) {
   return libraries_of(on).blas;
 }
-/// By cuDNN, where it takes them; else by dspp's own kernels. The backward pass is dspp's also where that is faster.
+/// By cuDNN, where it takes them; else by dspp's own kernels.
 template <class T>
 void attention_on(CudaMemory& on, const AttentionOperands<T>& of, HeadsOf<T> y, float* log_sum_exp) {
   const cudaStream_t stream = stream_of(on);
@@ -398,9 +398,7 @@ void attention_backward_on(CudaMemory& on, const AttentionUpstream<T>& from, Hea
   const cudaStream_t stream = stream_of(on);
 #if DSPP_HAS_CUDNN()
   if constexpr (sizeof(T) == 2)
-    if (!is_faster_than_cudnn_backward(from.of, from.y, from.dy, dq, dk, dv) &&
-        cudnn_attention_backward(libraries_of(on).attention, stream, from, dq, dk, dv, workspace))
-      return;
+    if (cudnn_attention_backward(libraries_of(on).attention, stream, from, dq, dk, dv, workspace)) return;
 #endif
   attention_backward(stream, from, dq, dk, dv, dbias, own);
 }

@@ -138,7 +138,7 @@ TEST_CASE("memory that is withdrawn is not written any more: what comes for it g
 }
 
 TEST_CASE("a head that no end of dspp writes closes the connection, and the length of a message is bounded") {
-  const TcpHead good{tcp_message, TcpKind::call, 0, 0, 0};
+  const TcpHead good{0x70737064, TcpKind::call, 0, 0, 0};  // the mark of each message
   TcpHead mark = good, kind = good, none = good, length = good;
   mark.mark ^= 1, kind.kind = static_cast<TcpKind>(6), none.kind = static_cast<TcpKind>(0);
   length.bytes = static_cast<std::uint32_t>(TcpLinks::most_payload_bytes) + 1;

@@ -12,6 +12,8 @@ using namespace dspp::laws;
 
 namespace {
 
+constexpr std::uint32_t message_mark = 0x70737064;  // what each begins with
+
 constexpr double timeout_seconds = 0.4;
 
 /// Rank `rank` of `ranks` meets the others and calls one barrier.
@@ -274,7 +276,8 @@ namespace {
 dspp::detail::Socket linked_to_rank_0(const TcpPlace& place) {
   auto line = connected_to(place);
   say(line, hello_of(place));
-  std::string answer(sizeof(dspp::detail::TcpAnswer) + 2 * sizeof(dspp::detail::TcpCard), '\0');
+  constexpr std::size_t card_bytes = 80;  // a rank's: host, port, machine
+  std::string answer(sizeof(dspp::detail::TcpAnswer) + 2 * card_bytes, '\0');
   REQUIRE(dspp::detail::receive_all(line, answer.data(), answer.size(), dspp::detail::after_seconds(5)) ==
           dspp::detail::Moved::all);
   return line;
@@ -296,7 +299,7 @@ TEST_CASE("whatever comes on a link that is not dspp's is a sentence, and nothin
       std::string text;
       for (int message = 0; message < 20; ++message) {
         // Some of them begin as a message does, with numbers that are small, or all of 32 bits.
-        const dspp::detail::TcpHead head{dspp::detail::tcp_message, static_cast<dspp::detail::TcpKind>(own() % 6),
+        const dspp::detail::TcpHead head{message_mark, static_cast<dspp::detail::TcpKind>(own() % 6),
                                          static_cast<std::uint16_t>(own() % 5),
                                          static_cast<std::uint32_t>(own() % 8 == 0 ? own() : 8 * (own() % 40))};
         if (round % 3 > 0) text.append(reinterpret_cast<const char*>(&head), sizeof head);
@@ -328,7 +331,7 @@ TEST_CASE("a TCP rank that is lost while another has yet to come is named at onc
 TEST_CASE("a message that dspp does not send there is named with its rank, and is not taken") {
   using dspp::detail::TcpKind;
   const auto message = [](TcpKind kind, const std::string& payload, int line = 0) {
-    const dspp::detail::TcpHead head{dspp::detail::tcp_message, kind, static_cast<std::uint16_t>(line),
+    const dspp::detail::TcpHead head{message_mark, kind, static_cast<std::uint16_t>(line),
                                      static_cast<std::uint32_t>(payload.size()), 0};
     std::string text(sizeof head, '\0');
     std::memcpy(text.data(), &head, sizeof head);

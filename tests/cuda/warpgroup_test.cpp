@@ -138,16 +138,3 @@ TEST_CASE("the GPU in software names what wgmma leaves undefined") {
   has(outcome_of<Mistake::none>(64), "dspp: a product of a warpgroup needs blocks of whole warpgroups");
 }
 #endif
-
-TEST_CASE("beside cuDNN the backward pass is by warpgroups in heads of 64 columns that they take") {
-  const auto at = [](std::uintptr_t address) { return reinterpret_cast<const bf16*>(address); };
-  const auto is_taken = [&](Size head_dim, std::uintptr_t base, const bf16* bias) {
-    const gpu::HeadsOf<const bf16> heads{at(base), 256};
-    return gpu::is_faster_than_cudnn_backward(
-        gpu::attention_operands<bf16>({1, 128, 1, 1, head_dim, {}}, {nullptr, bias}, heads, heads, heads));
-  };
-  CHECK(is_taken(64, 64, nullptr) == gpu::device_has_warpgroups());
-  CHECK(!is_taken(72, 64, nullptr));
-  CHECK(!is_taken(64, 72, nullptr));
-  CHECK(!is_taken(64, 64, at(64)));
-}

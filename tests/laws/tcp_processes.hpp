@@ -69,7 +69,7 @@ class HeldPort {
   }
   HeldPort(const HeldPort&) = delete;
   HeldPort& operator=(const HeldPort&) = delete;
-  ~HeldPort() { close(file_); }
+  ~HeldPort() { ::close(file_); }
 
   int port() const { return port_; }
   int file() const { return file_; }
@@ -102,7 +102,7 @@ std::vector<EndedProcess> in_processes(int count, F f, double limit_seconds = 60
     const pid_t id = fork();
     REQUIRE(id >= 0);
     if (id == 0) {
-      for (const Child& other : children) close(other.said);
+      for (const Child& other : children) ::close(other.said);
       std::string said;
       detail::FailedChecks::count() = 0;
       try {
@@ -115,7 +115,7 @@ std::vector<EndedProcess> in_processes(int count, F f, double limit_seconds = 60
       const auto sent = write(ends[1], said.data(), said.size());
       _exit(sent == static_cast<ssize_t>(said.size()) && detail::FailedChecks::count() == 0 ? 0 : 1);
     }
-    close(ends[1]);
+    ::close(ends[1]);
     children.push_back({id, ends[0]});
   }
   std::vector<EndedProcess> all;
@@ -129,7 +129,7 @@ std::vector<EndedProcess> in_processes(int count, F f, double limit_seconds = 60
       if (bytes <= 0) break;
       ended.said.append(text, static_cast<std::size_t>(bytes));
     }
-    close(child.said);
+    ::close(child.said);
     int how = 0;
     waitpid(child.id, &how, 0);
     ended.status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
