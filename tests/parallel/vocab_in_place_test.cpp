@@ -119,7 +119,7 @@ TEST_CASE("logits become their gradient in forward where a tape records, and in 
     here.context.expected_seed = 0.75;
     const Tape<Cpu>::Recording scope(here.tape, recording);
     const Hidden<P> logits(Tensor<T, 3>::zeros(shape(1, 1, 2), here.pool), here.tape);
-    return detail::dy_in_place<Compute<T>>(logits, 1);
+    return dspp::detail::dy_in_place<Compute<T>>(logits, 1);
   };
   CHECK(dy_of(Policy<F64>(), true) == 0.75);
   CHECK(dy_of(Policy<F64>(), false) == 0);
