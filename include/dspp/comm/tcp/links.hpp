@@ -138,7 +138,7 @@ DSPP_INLINE void TcpLinks::flush(int rank) {
     const auto moved = ::send(to.socket.file(), at, static_cast<std::size_t>(rest),
                               MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0));
     if (moved < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
+      if (errno == EAGAIN || errno == EINTR) return;
       to.out.clear();  // read() finds what the other rank still said, and the end
       to.sent = 0;
       return;
@@ -177,7 +177,7 @@ DSPP_INLINE bool TcpLinks::read(int rank) {
     std::byte* const at = from.received < head_bytes ? reinterpret_cast<std::byte*>(&from.head) + from.received
                                                      : from.to + (from.received - head_bytes);
     const auto moved = ::recv(from.socket.file(), at, static_cast<std::size_t>(whole - from.received), MSG_DONTWAIT);
-    if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return moved_bytes > 0;
+    if (moved < 0 && (errno == EAGAIN || errno == EINTR)) return moved_bytes > 0;
     if (moved <= 0) {
       close(rank, "closed its connection");
       return true;

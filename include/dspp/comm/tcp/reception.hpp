@@ -86,7 +86,8 @@ DSPP_INLINE void answer(const Socket& socket, bool refused, const std::string& t
 DSPP_INLINE bool are_same_tokens(const std::string& a, const std::string& b) {
   unsigned differs = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < a.size(); ++i)
-    differs |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
+    differs |= unsigned{static_cast<unsigned char>(a[i])} ^
+               (b.empty() ? 0u : unsigned{static_cast<unsigned char>(b[i % b.size()])});
   return differs == 0;
 }
 
@@ -102,7 +103,7 @@ DSPP_INLINE TcpReception::Heard TcpReception::hear(Stranger& stranger, TcpGuest&
       if (stranger.said.size() == wanted) break;
     }
     const auto bytes = ::recv(stranger.socket.file(), text, wanted - stranger.said.size(), MSG_DONTWAIT);
-    if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Heard::more;
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::more;
     if (bytes <= 0) return Heard::nothing;
     stranger.said.append(text, static_cast<std::size_t>(bytes));
     const std::size_t known = std::min(stranger.said.size(), tcp_mark.size());

@@ -259,7 +259,7 @@ DSPP_INLINE Moved send_all(const Socket& socket, const void* data, std::size_t b
     const auto moved = ::send(socket.file(), at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (moved > 0) {
       at += moved, bytes -= static_cast<std::size_t>(moved);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+    } else if (errno == EAGAIN || errno == EINTR) {
       if (!await_events(socket, POLLOUT, deadline)) return Moved::late;
     } else {
       return Moved::closed;
@@ -274,7 +274,7 @@ DSPP_INLINE Moved receive_all(const Socket& socket, void* data, std::size_t byte
     const auto moved = ::recv(socket.file(), at, bytes, MSG_DONTWAIT);
     if (moved > 0) {
       at += moved, bytes -= static_cast<std::size_t>(moved);
-    } else if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+    } else if (moved < 0 && (errno == EAGAIN || errno == EINTR)) {
       if (!await_events(socket, POLLIN, deadline)) return Moved::late;
     } else {
       return Moved::closed;
