@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: comm
 // What can go wrong where TCP ranks meet: a sentence on every rank, in time. Ranks are forked processes on loopback.
+#include <chrono>
 #include <functional>
 #include <random>
 #include <thread>
@@ -144,7 +145,7 @@ TEST_CASE("TCP ranks that contradict one another, do not come or are lost while 
         const auto all = in_processes(ranks, [&](int rank) {
           const TcpPlace place{.rank = rank, .size = ranks, .port = port.port(), .token = "secret"};
           if (rank != odd) return meet_as(place);
-          std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others are there
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the others are there
           return fault.odd(place);
         });
         for (int r = 0; r < ranks; ++r) {
@@ -322,7 +323,9 @@ TEST_CASE("a TCP rank that is lost while another has yet to come is named at onc
   const auto all = in_processes(3, [&](int rank) -> std::string {
     const TcpPlace place{.rank = rank, .size = 4, .port = port.port()};
     if (rank < 2) return meet_as(place, 20);
-    say(connected_to(place), hello_of(place));
+    const auto line = connected_to(place);
+    say(line, hello_of(place));
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // rank 1, too, has come
     return "";
   });
   for (const int r : {0, 1}) check_told(all[static_cast<std::size_t>(r)], "rank 2 (127.0.0.1) was lost before all", 5);
