@@ -32,7 +32,8 @@ inline bool device_has_warpgroups() {
 /// What by_warps takes, where there are warpgroups. Tiles of the queries of a group are counted in 32 bits.
 template <class T, class... H>
 bool group_takes(const AttentionOperands<T>& of, const H&... others) {
-  return of.at.sequence <= most_flash_sequence / of.at.group() && flash_takes(of, others...) && device_has_warpgroups();
+  return of.at.sequence * of.at.heads <= most_flash_sequence * of.at.kv_heads && flash_takes(of, others...) &&
+         device_has_warpgroups();
 }
 
 template <class T>

@@ -93,6 +93,8 @@ TEST_CASE("gpu::attention computes plainly what gpu::flash_attention does not ta
   check<bf16>({1, 9, 1, 2, 12}, random, AttentionKernels::fastest, false);
   check<f16>({1, 3, 1, 1, 136}, random, AttentionKernels::fastest, false);
   check<bf16>({1, 9, 1, 2, 16}, random, AttentionKernels::plain);
+  CHECK(gpu::group_takes(gpu::attention_operands<bf16>({1, 9, 0, 0, 64, {}}, {}, {}, {}, {})) ==
+        gpu::device_has_warpgroups());
   const auto at_byte = [](std::uintptr_t address) { return reinterpret_cast<const bf16*>(address); };
   const auto takes = [&](Size stride, std::uintptr_t base) {
     const gpu::HeadsOf<const bf16> heads{at_byte(64), 64}, other{at_byte(base), stride};

@@ -237,6 +237,22 @@ TEST_CASE("The GPU in software names a barrier that not all threads come to") {
   CHECK(sentence(divergent<3>) == "");
 }
 
+TEST_CASE("A stream of the GPU in software does nothing after a kernel that failed") {
+  const DeviceArray<float> y(std::vector<float>(128, 1.0f));
+  for (int i = 0; i < 20; ++i) {
+    float host = 3;
+    {
+      const laws::TestStream stream;
+      CHECK(sentence_of([&] {
+              gpu::launch({"divergent"}, divergent<1>, Size{1}, {128}, stream, y);
+              laws::check_cuda(cudaMemcpyAsync(&host, y.data(), sizeof host, cudaMemcpyDeviceToHost, stream));
+              laws::check_cuda(cudaStreamSynchronize(stream));
+            }).find("some lanes of a warp have ended") != std::string::npos);
+    }
+    CHECK(host == 3);
+  }
+}
+
 TEST_CASE("The GPU in software finds a write beside an allocation when that is freed") {
   for (const Size at : {Size{-1}, Size{50}, Size{99}}) {
     void* memory = nullptr;
