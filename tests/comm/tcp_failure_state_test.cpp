@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: comm
 // TCP ranks that are lost, hang, end or throw in the middle: a sentence on every rank. Ranks are forked processes.
+#include <sys/socket.h>
+
 #include <functional>
 #include <thread>
+
+#include <dspp/launch/run_tcp.hpp>
 
 #include <laws/announced_calls.hpp>
 #include <laws/tcp_processes.hpp>
@@ -149,4 +153,32 @@ TEST_CASE("a pending operation of TCP ranks outlives its handle and its world") 
     return "";
   });
   check_all_passed(all);
+}
+
+TEST_CASE("a TCP rank that hears of a lost one from another rank throws that rank's sentence") {
+  int to_lost[2], between[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, to_lost) == 0);
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, between) == 0);
+  const auto state_of = [](int rank, int first, int second, int third) {
+    std::vector<dspp::detail::Socket> sockets;
+    for (const int file : {first, second, third}) sockets.emplace_back(file);
+    return std::make_unique<dspp::detail::TcpFailureState>(rank, std::move(sockets), 10.0);
+  };
+  const auto sees = state_of(0, -1, to_lost[0], between[0]);  // rank 1 is lost before it is heard of here
+  const auto hears = state_of(2, between[1], -1, -1);
+  dspp::detail::Socket(to_lost[1]).close();
+  sees->poll(1000);
+  for (int i = 0; i < 10 && !hears->failed(); ++i) sees->poll(), hears->poll(100);
+  REQUIRE(hears->failed());
+  CHECK(hears->failure().sentence.find("rank 0 needs rank 1, but rank 1 closed its connection.") != std::string::npos);
+  for (const auto* state : {sees.get(), hears.get()}) {
+    std::string said;
+    try {
+      std::rethrow_exception(dspp::detail::error_of(state->failure()));
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::peer_lost);
+      said = error.what();
+    }
+    CHECK(said == hears->failure().sentence);
+  }
 }

@@ -238,11 +238,10 @@ DSPP_INLINE void TcpFailureState::lose(int rank, const std::string& why) {
   std::string in;
   for (TcpLine* line : active)
     if (in.empty()) in = line->where();
-  record({ErrorCode::peer_lost,
-          "dspp: rank " + std::to_string(rank_) + " needs " + other + (in.empty() ? "" : " in " + in) + ", but " +
-              other + " " + why + ". Look for what ended it, such as the system for want of memory.",
-          rank, true, ErrorCode::peer_lost, ""});
-  failure_.reason = failure_.sentence;
+  const std::string sentence = "dspp: rank " + std::to_string(rank_) + " needs " + other +
+                               (in.empty() ? "" : " in " + in) + ", but " + other + " " + why +
+                               ". Look for what ended it, such as the system for want of memory.";
+  record({ErrorCode::peer_lost, sentence, rank, true, ErrorCode::peer_lost, sentence});
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
