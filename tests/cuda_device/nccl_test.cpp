@@ -343,6 +343,7 @@ struct Chain {
   NcclRank& own;
   AnyCommunicator& c;
   AnyCommunicator& alone;
+  std::atomic<int>& queued;  ///< the ranks that have called all
   Vector seen = ones(own, 16 * n);
   Size kept = 0;
 
@@ -350,6 +351,12 @@ struct Chain {
     own.memory.copy(reinterpret_cast<std::byte*>(seen.data() + kept), reinterpret_cast<const std::byte*>(x.data()),
                     x.bytes());
     kept += x.count();
+  }
+  /// Waits until both ranks have called all: on a busy machine the streams of one would else be through before the
+  /// other calls, and no order of theirs would be late.
+  void meet() const {
+    ++queued;
+    for (int i = 0; i < 100'000 && queued < 2; ++i) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   void write(const Vector& x, int salt) const { x.fill(static_cast<float>(10 * salt + c.rank())); }
 
@@ -390,6 +397,7 @@ struct Chain {
           c.rank() == 0 ? c.start_send(in(s), 1, Purpose::activation) : c.start_receive(out(d), 0, Purpose::activation);
     }
     keep(c.rank() == 0 ? s : d), write(s, 27), write(d, 28);
+    meet();
     seen.read([&](const float* host) { found.assign(host, host + kept); });
     return found;
   }
@@ -400,9 +408,10 @@ struct Chain {
 std::pair<std::vector<std::vector<float>>, int> run_chain(int leaves_out, int number) {
   std::vector<std::vector<float>> found(2);
   int waits = 0;
+  std::atomic<int> queued = 0;
   on_nccl_ranks(Mesh(Degrees{.data = 2}), [&](NcclRank& own, Groups<Cuda>& groups) {
     const int rank = groups.world.rank();
-    Chain chain{own, groups.world, groups.along.tp};
+    Chain chain{own, groups.world, groups.along.tp, queued};
     software_gpu::leave_out_wait(rank == leaves_out ? number : 0);
     found[static_cast<std::size_t>(rank)] = chain.run();
     const int came = software_gpu::leave_out_wait(0);

@@ -66,7 +66,7 @@ void run_damaged(int ranks, DamageOf damage, Program program) {
     RankGroups groups = threads.groups(rank);
     groups.replicas = Damaged<AnyCommunicator>(
         groups.replicas, [&damage, rank](Purpose purpose, Buffer out) { damage(rank, purpose, out); });
-    dspp::detail::run_rank<P>({.seed = 5}, 1, threads.mesh(), rank, groups, program);
+    dspp::detail::run_rank<P>({.seed = 5}, 1, threads.mesh(), rank, groups, [&](World<P>& world) { program(world); });
   });
 }
 

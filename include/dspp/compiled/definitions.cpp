@@ -18,6 +18,7 @@
 #include <dspp/launch/ending.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/launch/run_options.hpp>
+#include <dspp/launch/run_tcp.hpp>
 #include <dspp/launch/tcp_place.hpp>
 #include <dspp/observe.hpp>
 #include <dspp/ops/cpu/counted_targets.hpp>

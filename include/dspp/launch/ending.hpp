@@ -20,6 +20,13 @@ int exit_status(const Error& error);
 /// The launch, or that of a single process if its variables disagree, which is then the error.
 Launch launch_for_errors();
 
+/// The rank that an error is blamed on.
+struct Blame {
+  int rank = -1;                  ///< -1: unknown
+  bool reported = false;          ///< its sentence is on standard error already
+  std::string last_operations{};  ///< after a timeout, the list printed after the sentence
+};
+
 /// The sentence about an error, and the exit status.
 struct Ending {
   std::string sentence;

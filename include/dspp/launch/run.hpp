@@ -15,6 +15,7 @@
 #endif
 
 #include <dspp/base/arithmetic.hpp>
+#include <dspp/base/function_ref.hpp>
 #include <dspp/comm/last_resort.hpp>
 #include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/comm/threads/world.hpp>
@@ -65,9 +66,9 @@ inline void set_threads_of_this_rank([[maybe_unused]] int threads) {
 }
 
 /// Runs the program as one rank of `groups` with its memory.
-template <class P, class Program>
+template <class P>
 void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank, const RankGroups& groups,
-              Program& program) {
+              FunctionRef<void(World<P>&)> program) {
   set_threads_of_this_rank(threads);
   DeviceRank<DeviceOf<P>> device(options.memory_limit_bytes, groups);
   World<P> world(mesh, rank, device.groups(groups), device.pool, options.seed, groups.node, device.host_group());
@@ -75,16 +76,23 @@ void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank
   if constexpr (requires { device.end(); }) device.end();
 }
 
+/// What starts ranks knows of a policy and its program.
+struct RankProgram {
+  Mesh (*mesh)(int ranks);
+  Facts (*policy)();
+  const char* transport;  ///< transport_of() the policy's device
+  FunctionRef<void(int threads, const Mesh& mesh, int rank, const RankGroups& groups)> run;
+};
+
 /// `blame` names the rank to blame for the exception, if any.
-template <class P, class Program>
-void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
+inline void run_threads_of(const RunOptions& options, const RankProgram& program, Blame& blame) {
   ThreadOptions thread_options;
   thread_options.timeout_seconds = options.timeout_seconds;
   thread_options.heartbeat_seconds = options.heartbeat_seconds;
   thread_options.sum_order = options.sum_order;
-  ThreadWorld threads(mesh_of<P>(options.ranks), thread_options, options.ranks_per_node);
+  ThreadWorld threads(program.mesh(options.ranks), thread_options, options.ranks_per_node);
   const auto one_rank = [&](int rank) {
-    run_rank<P>(options, threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank), program);
+    program.run(threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank));
   };
   try {
     run_ranks(threads.group(), one_rank, [](const std::exception_ptr& error, int rank) {
@@ -123,8 +131,7 @@ inline std::optional<TcpPlace> tcp_place_of(const Launch& launch) {
   return this_tcp_place(launch);
 }
 
-template <class P, class Program>
-void run_launched(const RunOptions& options, const Launch& launch, Program& program, Blame& blame) {
+inline void run_launched(const RunOptions& options, const Launch& launch, const RankProgram& program, Blame& blame) {
   if (options.ranks != 1 && options.ranks != launch.size)
     fail(ErrorCode::usage, "dspp: run needs as many ranks as were started, but is asked for " +
                                std::to_string(options.ranks) + " and " + launch.by + " says rank " +
@@ -146,16 +153,16 @@ void run_launched(const RunOptions& options, const Launch& launch, Program& prog
     fail(ErrorCode::usage,
          "dspp: run needs sum order rank for ranks that TCP connects, but got transport. Leave "
          "RunOptions::sum_order, or --sum-order, out.");
-  const Mesh mesh = mesh_of<P>(launch.size);
+  const Mesh mesh = program.mesh(launch.size);
   const auto one_rank = [&](const RankGroups& groups) {
-    run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
+    program.run(threads_per_rank(options, launch.local_size), mesh, launch.rank, groups);
   };
   const Facts facts = Facts()
                           .add("build", DSPP_BUILD)
-                          .add(policy_facts<P>(), "")
+                          .add(program.policy(), "")
                           .add("seed", options.seed)
                           .add("sum order", name_of(options.sum_order))
-                          .add("collectives", transport_of<DeviceOf<P>>());
+                          .add("collectives", program.transport);
   if (place)
     return run_tcp_rank(mesh, *place, options.timeout_seconds, options.heartbeat_seconds, facts, one_rank, blame);
 #if DSPP_HAS_MPI()
@@ -170,14 +177,34 @@ void run_launched(const RunOptions& options, const Launch& launch, Program& prog
 #endif
 }
 
-template <class P, class Program>
-void run_world(const RunOptions& options, Program& program, Blame& blame) {
+template <class P>
+void run_world(const RunOptions& options, FunctionRef<void(World<P>&)> program, Blame& blame) {
   static_assert(!std::is_same_v<DeviceOf<P>, PaperOf<DeviceOf<P>>>,
                 "dspp: run needs a policy on Cpu or Cuda. plan<Model>(...) is what runs on Meta.");
   check_arithmetic();
+  const auto one_rank = [&](int threads, const Mesh& mesh, int rank, const RankGroups& groups) {
+    run_rank<P>(options, threads, mesh, rank, groups, program);
+  };
+  const RankProgram of_any_policy{mesh_of<P>, policy_facts<P>, transport_of<DeviceOf<P>>(), one_rank};
   const Launch launch = this_launch();
-  if (launch.size > 1) return run_launched<P>(options, launch, program, blame);
-  run_threads_of<P>(options, program, blame);
+  if (launch.size > 1) return run_launched(options, launch, of_any_policy, blame);
+  run_threads_of(options, of_any_policy, blame);
+}
+
+template <class P>
+int run_to_status(const RunOptions& options, FunctionRef<void(World<P>&)> program) {
+  Ending ending;
+  Blame blame;
+  try {
+    run_world<P>(options, program, blame);
+    return 0;
+  } catch (...) {
+    ending = ending_of(std::current_exception(), blame.rank);
+  }
+  const LastResort at_the_latest(options.heartbeat_seconds + 2);  // others report after 2 s; stderr may block
+  if (!blame.reported) report_final_error(launch_for_errors(), ending.sentence, was_mpi_rank());
+  if (!blame.last_operations.empty()) write_to_stderr(blame.last_operations);
+  return ending.status;
 }
 
 }  // namespace detail
@@ -185,23 +212,13 @@ void run_world(const RunOptions& options, Program& program, Blame& blame) {
 template <class P, class Program>
 void run_ranks_of(const RunOptions& options, Program program) {
   detail::Blame blame;
-  detail::run_world<P>(options, program, blame);
+  detail::run_world<P>(
+      options, [&](World<P>& world) { program(world); }, blame);
 }
 
 template <class P, class Program>
 int run(const RunOptions& options, Program program) {
-  detail::Ending ending;
-  detail::Blame blame;
-  try {
-    detail::run_world<P>(options, program, blame);
-    return 0;
-  } catch (...) {
-    ending = detail::ending_of(std::current_exception(), blame.rank);
-  }
-  const detail::LastResort at_the_latest(options.heartbeat_seconds + 2);  // others report after 2 s; stderr may block
-  if (!blame.reported) report_final_error(detail::launch_for_errors(), ending.sentence, detail::was_mpi_rank());
-  if (!blame.last_operations.empty()) detail::write_to_stderr(blame.last_operations);
-  return ending.status;
+  return detail::run_to_status<P>(options, [&](World<P>& world) { program(world); });
 }
 
 template <class P, class Program>

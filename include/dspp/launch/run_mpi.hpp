@@ -2,20 +2,7 @@
 /// This process as one rank of a world of MPI ranks: what run() does under mpirun.
 #pragma once
 
-#include <string>
-
 #include <dspp/base/config.hpp>
-
-namespace dspp::detail {
-
-/// The rank that an error is blamed on.
-struct Blame {
-  int rank = -1;                  ///< -1: unknown
-  bool reported = false;          ///< its sentence is on standard error already
-  std::string last_operations{};  ///< after a timeout, the list printed after the sentence
-};
-
-}  // namespace dspp::detail
 
 #if DSPP_HAS_MPI()
 
@@ -32,11 +19,13 @@ struct Blame {
 #include <utility>
 #include <vector>
 
+#include <dspp/base/function_ref.hpp>
 #include <dspp/comm/last_resort.hpp>
 #include <dspp/comm/mpi/neighbour.hpp>
 #include <dspp/comm/mpi/world.hpp>
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/comm/threads/run_ranks.hpp>
+#include <dspp/launch/ending.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/launch/meeting_watch.hpp>
 #include <dspp/launch/world.hpp>
@@ -96,9 +85,9 @@ inline std::exception_ptr error_of(const MpiFailure& failure) {
 ///
 /// A rank whose process is gone is reported at once by one on the same machine; `blame.reported` is then true. If not
 /// all ranks have connected within the timeout, the process ends with a sentence.
-template <class Rank, class LastWords>
-void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& options, double heartbeat_seconds,
-                  const Facts& facts, Rank rank, LastWords last_words, Blame& blame) {
+inline void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& options, double heartbeat_seconds,
+                         const Facts& facts, FunctionRef<void(const RankGroups&)> rank,
+                         FunctionRef<int(const MpiFailure&, bool reports)> last_words, Blame& blame) {
   const double timeout_seconds = options.timeout_seconds;
   std::optional<MeetingWatch> meeting(std::in_place, launch, timeout_seconds, heartbeat_seconds);
   LastResort at_the_latest;

@@ -2,29 +2,42 @@
 /// This process as one rank of a world that TCP connects: what run() does where MASTER_ADDR and MASTER_PORT are set.
 #pragma once
 
-#include <algorithm>
 #include <exception>
+
+#include <dspp/base/function_ref.hpp>
+#include <dspp/comm/same_facts.hpp>
+#include <dspp/comm/tcp/world.hpp>
+#include <dspp/launch/ending.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <algorithm>
 #include <stdexcept>
 
 #include <dspp/comm/last_resort.hpp>
-#include <dspp/comm/same_facts.hpp>
-#include <dspp/comm/tcp/world.hpp>
-#include <dspp/launch/run_mpi.hpp>
+#endif
 
 namespace dspp::detail {
 
 /// The exception of the rank to blame, on every rank.
-inline std::exception_ptr error_of(const TcpFailure& failure) {
-  if (failure.own_error) return std::make_exception_ptr(Error(failure.own_code, failure.reason));
-  return std::make_exception_ptr(std::runtime_error(failure.reason));
-}
+std::exception_ptr error_of(const TcpFailure& failure);
 
 /// Runs `rank(groups)` as this process's rank of `mesh`, if all processes have the same `facts`. Ends as thread ranks
 /// do: every rank throws the exception of the rank to blame, which `blame` names, after all have stopped, or a tenth of
 /// the timeout later, from half a second to ten. If this process hangs then, the system ends it.
-template <class Rank>
 void run_tcp_rank(const Mesh& mesh, const TcpPlace& place, double timeout_seconds, double heartbeat_seconds,
-                  const Facts& facts, Rank rank, Blame& blame) {
+                  const Facts& facts, FunctionRef<void(const RankGroups&)> rank, Blame& blame);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::exception_ptr error_of(const TcpFailure& failure) {
+  if (failure.own_error) return std::make_exception_ptr(Error(failure.own_code, failure.reason));
+  return std::make_exception_ptr(std::runtime_error(failure.reason));
+}
+
+DSPP_INLINE void run_tcp_rank(const Mesh& mesh, const TcpPlace& place, double timeout_seconds, double heartbeat_seconds,
+                              const Facts& facts, FunctionRef<void(const RankGroups&)> rank, Blame& blame) {
   LastResort at_the_latest;
   TcpWorld tcp(mesh, place, timeout_seconds);
   std::exception_ptr own;
@@ -52,5 +65,7 @@ void run_tcp_rank(const Mesh& mesh, const TcpPlace& place, double timeout_second
   if (own && failure->culprit == place.rank) std::rethrow_exception(own);
   std::rethrow_exception(error_of(*failure));
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::detail
