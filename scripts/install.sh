@@ -82,14 +82,20 @@ has_ninja() { have ninja; }
 has_mpi() { have mpicxx; }
 has_mpirun() { have mpirun; }
 has_clang() { have clang++; }
-has_fuzzer() {
-  fuzzed=$(mktemp) || return 1
-  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
-    clang++ -x c++ -fsanitize=fuzzer,address,undefined -o "$fuzzed" - >/dev/null 2>&1
+# clang_links <option> <program>: whether clang++ builds the program, of one line, with that option.
+clang_links() {
+  linked_program=$(mktemp) || return 1
+  printf '%s\n' "$2" | clang++ -x c++ "$1" -o "$linked_program" - >/dev/null 2>&1
   linked=$?
-  rm -f "$fuzzed"
+  rm -f "$linked_program"
   return $linked
 }
+has_fuzzer() {
+  clang_links -fsanitize=fuzzer,address,undefined \
+    'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
+}
+has_sanitizers() { clang_links -fsanitize=address,undefined 'int main() {}'; }
+has_clang_openmp() { clang_links -fopenmp=libomp 'int omp_get_max_threads(); int main() {}'; }
 
 provide_tests() { provide required doctest-dev "doctest" has_doctest; }
 provide_benchmarks() { provide required libbenchmark-dev "Google Benchmark" has_benchmark; }
@@ -113,6 +119,12 @@ provide_mpich_headers() {
   fi
   rm -rf "$unpacked"
   say "$outcome"
+}
+# provide_sanitizers: for clang++, which the preset asan takes.
+provide_sanitizers() {
+  provide required clang "clang++ 14 or later" has_clang
+  provide required libclang-rt-dev "the sanitizers of clang++" has_sanitizers
+  provide optional libomp-dev "OpenMP of clang++" has_clang_openmp
 }
 provide_clang() {
   provide required clang "clang++ 14 or later" has_clang
