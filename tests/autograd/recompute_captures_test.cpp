@@ -80,8 +80,10 @@ X nested_direct(const Function& f, const X& x, const X& c) {
 }  // namespace
 
 TEST_CASE("captured variables receive their gradients as without recompute, bit for bit, also nested") {
-  for (const auto& [name, function] : functions)
+  for (const auto& named : functions)
     for (const bool constant : {false, true}) {
+      const std::string& name = named.first;
+      const Function& function = named.second;
       CAPTURE(name);
       CAPTURE(constant);
       TestRank here;

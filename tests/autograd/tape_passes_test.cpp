@@ -111,9 +111,12 @@ const std::map<std::string, Elsewhere> elsewheres{
 }  // namespace
 
 TEST_CASE("a variable of another tape or pass in any operation, on either side, is an error sentence") {
-  for (const auto& [from, elsewhere] : elsewheres)
-    for (const auto& [name, operation] : operations)
+  for (const auto& origin : elsewheres)
+    for (const auto& named : operations)
       for (const bool first : {false, true}) {
+        const std::string &from = origin.first, &name = named.first;
+        const Elsewhere& elsewhere = origin.second;
+        const Operation& operation = named.second;
         CAPTURE(from);
         CAPTURE(name);
         CAPTURE(first);

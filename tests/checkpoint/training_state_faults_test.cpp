@@ -542,7 +542,8 @@ TEST_CASE("numbers out of range are refused, even with a valid checksum") {
                                                        {"next_sample", "0", "-1"},
                                                        {"next_step", "3", "9223372036854775807"},
                                                        {"next_sample", "0", "9223372036854775807"}};
-  for (const auto& [key, from, to] : absurd) {
+  for (const auto& change : absurd) {
+    const std::string &key = change[0], &from = change[1], &to = change[2];
     CAPTURE(key);
     CAPTURE(to);
     const std::string sentence = with(key, from, to);

@@ -51,8 +51,8 @@ TEST_CASE("for every set of odd ranks of 1 to 4 the sentence names the minority,
       const std::vector<int>&fewer = are[ones], &more = are[!ones];
       const std::string theirs = ones ? "0.5" : "0.25", usual = ones ? "0.25" : "0.5";
       CHECK(sentence == "dspp: my program needs the same on every rank, but 'lr' is " + theirs + " on " +
-                            detail::name_ranks(fewer) + " and " + usual + " on " +
-                            (more.size() == 1 ? detail::name_ranks(more) : "the others") + advice);
+                            dspp::detail::name_ranks(fewer) + " and " + usual + " on " +
+                            (more.size() == 1 ? dspp::detail::name_ranks(more) : "the others") + advice);
     }
 }
 
@@ -79,18 +79,18 @@ TEST_CASE(
     named += (r == 0 ? "" : r == 15 ? " and " : ", ") + ("rank " + std::to_string(r));
     ranks.push_back(r);
   }
-  CHECK(detail::name_ranks(ranks) == named);
+  CHECK(dspp::detail::name_ranks(ranks) == named);
   ranks.push_back(16);
-  CHECK(detail::name_ranks(ranks).ends_with(", rank 14, rank 15 and 1 more"));
-  CHECK(detail::name_ranks({}) == "");
-  CHECK(detail::shown(std::string(80, 'z')) == std::string(80, 'z'));
-  CHECK(detail::shown(std::string(81, 'z')) == std::string(77, 'z') + "...");
-  CHECK(detail::shown("\x1f ~\x7f") == "? ~?");
+  CHECK(dspp::detail::name_ranks(ranks).ends_with(", rank 14, rank 15 and 1 more"));
+  CHECK(dspp::detail::name_ranks({}) == "");
+  CHECK(dspp::detail::shown(std::string(80, 'z')) == std::string(80, 'z'));
+  CHECK(dspp::detail::shown(std::string(81, 'z')) == std::string(77, 'z') + "...");
+  CHECK(dspp::detail::shown("\x1f ~\x7f") == "? ~?");
 }
 
 TEST_CASE("the odd ranks are those without the most frequent value, in a tie the later ones") {
   using Ranks = std::vector<int>;
-  const auto odd = [](std::vector<std::uint64_t> values) { return detail::odd_ranks(values); };
+  const auto odd = [](std::vector<std::uint64_t> values) { return dspp::detail::odd_ranks(values); };
   CHECK(odd({5}).odd.empty());
   CHECK(odd({5, 6}).odd == Ranks{1});
   CHECK(odd({5, 6, 6}).odd == Ranks{0});

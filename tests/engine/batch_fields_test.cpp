@@ -205,7 +205,7 @@ TEST_CASE("a batch that lacks a field, has an empty one, other rows or too many 
     std::string sentence;
     try {
       run_ranks_of<P>({}, [&](World<P>& world) {
-        Engine engine{world, PatchClassifier<P>(TowerConfig{}), AdamW{}, {.micro_batch = 2}};
+        Engine engine{world, PatchClassifier<P>(TowerConfig{}), AdamW{}, BatchSizes{.micro_batch = 2}};
         auto batch = engine.model().new_batch({.micro_batch = 2}, world.memory());
         fill(batch, world, 0, {});
         spoil(batch, world);

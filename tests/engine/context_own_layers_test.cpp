@@ -31,7 +31,8 @@ struct HeadsByHand {
     return reshape<void, Shard<1>>(parted, shape(u[0] * 2, u[1], u[2] / 2));
   }
   static auto of(const auto& h) {
-    const auto q = heads(h), keys = heads(redistribute<Replicate, Axis::Cp>(h));
+    const auto q = heads(h);
+    const auto keys = heads(redistribute<Replicate, Axis::Cp>(h));
     const auto y = batched_matmul(softmax(batched_matmul(q, transpose<0, 2, 1>(keys))), keys);
     const auto parted = reshape<void, Shard<2>>(y, shape(h[0], Size{2}, h[1], h[2] / 2));
     return reshape(transpose<0, 2, 1, 3>(parted), h.shape());

@@ -74,11 +74,12 @@ void check_same(const Seen& a, const Seen& b) {
     CHECK(a.losses[i] == doctest::Approx(b.losses[i]).epsilon(1e-10));
     CHECK(a.norms[i] == doctest::Approx(b.norms[i]).epsilon(1e-9));
   }
-  for (const auto& [name, values] : b.parameters)
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      CAPTURE(name);
-      CHECK(std::abs(a.parameters.at(name)[i] - values[i]) < 1e-8);
-    }
+  for (const auto& parameter : b.parameters) {
+    const std::string& name = parameter.first;
+    const std::vector<double>& values = parameter.second;
+    CAPTURE(name);
+    for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(a.parameters.at(name)[i] - values[i]) < 1e-8);
+  }
   CHECK(a.validation == doctest::Approx(b.validation).epsilon(1e-9));
   CHECK(a.text == b.text);
 }

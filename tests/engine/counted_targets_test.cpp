@@ -230,9 +230,10 @@ void check_same(const Seen& split, const Seen& dense, double tolerance) {
   if (!split.evaluated.empty()) check_near(split.evaluated, dense.evaluated, tolerance);
   for (const auto of : {&Seen::gradients, &Seen::parameters}) {
     REQUIRE((split.*of).size() == (dense.*of).size());
-    for (const auto& [name, values] : dense.*of) {
+    for (const auto& parameter : dense.*of) {
+      const std::string& name = parameter.first;
       CAPTURE(name);
-      check_near((split.*of).at(name), values, tolerance);
+      check_near((split.*of).at(name), parameter.second, tolerance);
     }
   }
 }

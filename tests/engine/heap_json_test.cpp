@@ -298,13 +298,14 @@ TEST_CASE("the index of a folder of tokens takes at most four times its text and
     const data::VerifiedFiles read(folder.path.string());
     return std::any();
   });
-  for (const auto& [parse, text] : {std::pair(index, begin + lines(300'000, "")),
-                                    {index, begin + lines(20'000, "a.tokens 1")},
-                                    {index, begin + lines(300'000, "x").append("b.tokens 1\n")},
-                                    {verified, lines(300'000, "")},
-                                    {verified, distinct}}) {
+  for (const auto& input : {std::pair(index, begin + lines(300'000, "")),
+                            {index, begin + lines(20'000, "a.tokens 1")},
+                            {index, begin + lines(300'000, "x").append("b.tokens 1\n")},
+                            {verified, lines(300'000, "")},
+                            {verified, distinct}}) {
+    const std::string& text = input.second;
     CAPTURE(text.substr(0, 60));
-    const Measured is = measured(parse, text);
+    const Measured is = measured(input.first, text);
     CAPTURE(is.peak);
     CHECK(is.peak <= 4 * std::ssize(text) + constant);
   }

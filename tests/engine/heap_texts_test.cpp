@@ -179,13 +179,14 @@ TEST_CASE("a header is read in 2.1 times its bytes; shapes take 8 bytes an exten
       {"{" + std::string(4'000'000, '{'), 0},
       {"{\"" + std::string(4'000'000, '{'), 0},
       {"{\"a\":\"" + std::string(4'000'000, '\\') + "\"}", 0}};
-  for (const auto& [text, data_bytes, good, times, more] : headers) {
+  for (const Header& header : headers) {
+    const std::string& text = header.text;
     CAPTURE(text.substr(0, 60));
     CAPTURE(text.size());
-    const std::string said = refusal([&] { io::parse_safetensors_header(text, data_bytes, "a header"); });
-    CHECK(said.empty() == good);
-    CHECK((good || said.starts_with("dspp: a header needs ")));
+    const std::string said = refusal([&] { io::parse_safetensors_header(text, header.data_bytes, "a header"); });
+    CHECK(said.empty() == header.good);
+    CHECK((header.good || said.starts_with("dspp: a header needs ")));
     CAPTURE(heap_peak);
-    CHECK(static_cast<double>(heap_peak) <= times * static_cast<double>(text.size()) + more);
+    CHECK(static_cast<double>(heap_peak) <= header.times * static_cast<double>(text.size()) + header.more);
   }
 }

@@ -42,9 +42,10 @@ bool is_frozen(const std::string& name) {
 /// Frozen parameters have their initial values, the others have not.
 void check_values(const Trained& trained, const Trained& initial) {
   Size frozen = 0;
-  for (const auto& [name, values] : initial.parameters) {
+  for (const auto& parameter : initial.parameters) {
+    const std::string& name = parameter.first;
     CAPTURE(name);
-    CHECK((trained.parameters.at(name) == values) == is_frozen(name));
+    CHECK((trained.parameters.at(name) == parameter.second) == is_frozen(name));
     frozen += is_frozen(name);
   }
   CHECK(frozen == 8);

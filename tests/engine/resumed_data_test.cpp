@@ -125,7 +125,9 @@ TEST_CASE("batches resume those of the same data and order, whatever the ranks a
       {"other tokens", of_source(token_files(folder.file("c"), 199, 1))},
   };
   std::map<std::uint64_t, std::string> digests;
-  for (const auto& [name, digest] : all) {
+  for (const auto& named : all) {
+    const std::string& name = named.first;
+    const DigestOf& digest = named.second;
     for (const std::uint64_t seed : {1, 2}) {
       CAPTURE(name);
       CAPTURE(seed);
@@ -151,7 +153,9 @@ TEST_CASE("ranks that resume from different digests are told so") {
 }
 
 TEST_CASE("batches without a world compare the digest, too, and an own order is asked for one alone") {
-  const auto text = std::make_shared<const data::Text>(std::vector<std::uint8_t>(500, 7), 400);
+  const auto text = std::make_shared<data::Text>();
+  text->bytes.assign(500, 7);
+  text->training_bytes = 400;
   const BatchSizes sizes{.micro_batch = 2, .sequence = 8};
   const std::uint64_t digest = data::batches(text, sizes).data_digest();
   const auto first_of = [&](std::uint64_t before) {

@@ -43,8 +43,10 @@ const std::string steps = "--data text.txt --steps 12 --json result.json" + smal
 }  // namespace
 
 TEST_CASE("processes that TCP connects train with the losses of thread ranks, bit for bit, and rank 0 prints") {
-  for (const auto& [program, ranks] :
+  for (const auto& run :
        std::vector<std::pair<std::string, int>>{{DSPP_TRAIN_GPT, 2}, {DSPP_TRAIN_GPT, 3}, {DSPP_TRAIN_GPT_TP, 4}}) {
+    const std::string& program = run.first;
+    const int ranks = run.second;
     CAPTURE(ranks);
     const Job threads(program), job(program);
     REQUIRE(threads.run(steps + " --ranks " + std::to_string(ranks)).status == 0);

@@ -70,7 +70,9 @@ void check_folder(int ranks) {
   const double golden_loss = values_of<double>(expected, "loss")[0];
   CHECK(difference(loss, golden_loss, golden_loss) < bound);
   CHECK(gradients.size() == 34);
-  for (const auto& [ours, gradient] : gradients) {
+  for (const auto& parameter : gradients) {
+    const std::string& ours = parameter.first;
+    const std::vector<double>& gradient = parameter.second;
     CAPTURE(ours);
     std::vector<double> theirs;
     for (const std::string& name : hub::hugging_face_parts(config, ours).tensors) {

@@ -81,7 +81,9 @@ void check_folder(int ranks, const std::string& name, hub::HeadTable head, std::
   const double loss = values_of<double>(expected, "loss")[0];
   CHECK(difference(seen.loss, loss, loss) < bound);
   CHECK(seen.gradients.size() == parameters);
-  for (const auto& [ours, gradient] : seen.gradients) {
+  for (const auto& parameter : seen.gradients) {
+    const std::string& ours = parameter.first;
+    const std::vector<double>& gradient = parameter.second;
     CAPTURE(ours);
     std::vector<double> golden;
     for (const std::string& theirs : hub::hugging_face_parts(config, ours).tensors) {

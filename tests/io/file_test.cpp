@@ -76,12 +76,13 @@ TEST_CASE("a pipe, a socket, a device or a folder in place of a file gives one s
   address.sun_family = AF_UNIX;
   folder.file("socket").copy(address.sun_path, sizeof address.sun_path - 1);
   REQUIRE(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-  for (const auto& [name, read] : readers)
+  for (const auto& reader : readers)
     for (const std::string& path : {folder.file("pipe"), folder.file("socket"), std::string("/dev/zero"),
                                     std::string("/dev/null"), std::string("/dev/tty"), folder.file("folder")}) {
+      const char* name = reader.first;
       CAPTURE(name);
       CAPTURE(path);
-      CHECK(status_of_child([&, run = read] {
+      CHECK(status_of_child([&, run = reader.second] {
               const std::string sentence = sentence_of([&] { run(path); });
               _exit(sentence.starts_with("dspp: ") && sentence.find("'" + path + "'") != std::string::npos ? 7 : 8);
             }) == 7);
@@ -196,12 +197,13 @@ TEST_CASE("planted names are not written through: links, also dangling ones, and
          io::WrittenFile::create(system, folder.file("file")).write_at(0, "new", 3);
        }},
   };
-  for (const auto& [name, write] : writers)
+  for (const auto& writer : writers)
     for (const char* target : {"precious", "absent"}) {
+      const std::string& name = writer.first;
       CAPTURE(name);
       folder.write("precious", "precious");
       fs::create_symlink(folder.path / target, folder.path / name);
-      CHECK(sentence_of(write) == "no error");
+      CHECK(sentence_of(writer.second) == "no error");
       CHECK(folder.read("precious") == "precious");
       CHECK(!fs::exists(folder.path / "absent"));
       CHECK(!fs::is_symlink(folder.path / name));
@@ -250,9 +252,9 @@ TEST_CASE("a file-size limit gives an error with a sentence, not a signal, and t
       {"report", [&] { write_text_file(folder.file("c"), std::string(5000, 'x')); }},
       {"metrics", [&] { MetricsFile(folder.file("d")).write(JsonObject().add("a", std::string(5000, 'x'))); }},
   };
-  for (const auto& [name, write] : writers) {
-    CAPTURE(std::string(name));
-    CHECK(status_of_child([&, run = write] {
+  for (const auto& writer : writers) {
+    CAPTURE(std::string(writer.first));
+    CHECK(status_of_child([&, run = writer.second] {
             const rlimit limit{1000, 1000};
             setrlimit(RLIMIT_FSIZE, &limit);
             const auto without_free_bytes = [&] {  // which other processes on the disk change between two calls

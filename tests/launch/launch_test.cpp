@@ -135,8 +135,9 @@ std::string local_rank_refusal(const Variables& variables, const std::string& te
 }  // namespace
 
 TEST_CASE("for every launcher each variable that is not a number, negative or too large is refused") {
-  for (const auto& [rank, size, local_size, local_rank] : launchers) {
-    CAPTURE(rank);
+  for (const auto& variables : launchers) {
+    CAPTURE(variables[0]);
+    const auto& [rank, size, local_size, local_rank] = variables;
     const Variables good = {{rank, "1"}, {size, "4"}, {local_size, "2"}, {local_rank, "1"}};
     CHECK(launch_of(good).by == rank);
     CHECK(launch_of(good).local_rank == 1);

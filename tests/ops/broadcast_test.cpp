@@ -40,7 +40,8 @@ void check_drawn(std::uint32_t seed) {
   }
   CAPTURE(to_string(xs));
   CAPTURE(to_string(ys));
-  const auto x = laws::random<T>(xs, pool, seed), y = laws::random<T>(ys, pool, seed + 1);
+  const auto x = laws::random<T>(xs, pool, seed);
+  const auto y = laws::random<T>(ys, pool, seed + 1);
   const auto z = ops::combine(pointwise::Subtract{}, x, y, "subtract");
   bool same = true;
   std::vector<double> sums(static_cast<std::size_t>(x.count())), sizes(sums.size());

@@ -119,9 +119,10 @@ void check_golden(const std::string& name, const O& optimizer, const ParameterGr
     CAPTURE(strategy.tp);
     const Values got = train_on_golden(strategy, optimizer);
     REQUIRE(got.size() == expected.size());
-    for (const auto& [parameter, values] : expected) {
+    for (const auto& named : expected) {
+      const std::string& parameter = named.first;
       CAPTURE(parameter);
-      CHECK(worst_difference(got.at(parameter), values) < 1e-12);
+      CHECK(worst_difference(got.at(parameter), named.second) < 1e-12);
     }
     if (strategy.stage == 0) of_stage_0[{strategy.data, strategy.tp}] = got;
     CHECK(got == of_stage_0.at({strategy.data, strategy.tp}));
