@@ -20,7 +20,7 @@ struct Fakes {
   std::vector<std::uint64_t> bits;
   std::vector<std::vector<double>> times;  ///< of each round; none: it fails
   int runs = 0;                            ///< whose bits were asked for
-  std::vector<int> order;                  ///< in which they were timed
+  std::vector<int> order{};                ///< in which they were timed
 
   std::vector<MeasuredAlgorithm> measure() {
     std::vector<std::size_t> rounds(bits.size());
