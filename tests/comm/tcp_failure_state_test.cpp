@@ -114,15 +114,16 @@ TEST_CASE("a TCP rank that does not come is named after the timeout") {
 }
 
 TEST_CASE("memory of an operation that failed between TCP ranks is not touched any more, whatever is under way") {
+  static constexpr std::size_t count = 20'000'000;  // 80 MB: a poll takes at most 8, and the sockets hold a few
   const auto all = on_tcp_ranks(Mesh(Degrees{.data = 2}), [](TcpWorld& world) {
     AnyCommunicator c = world.groups().world;
-    if (c.rank() == 1) {  // takes a part of 8 MB, and goes
-      std::vector<float> x(2'000'000);
+    if (c.rank() == 1) {  // takes a part, and goes
+      std::vector<float> x(count);
       const Pending<> taken = c.start_broadcast(all_of(x), 0, Purpose::parameter);
       for (int i = 0; i < 3; ++i) HostGroup(c).poll();
       raise(SIGKILL);
     }
-    auto x = std::make_unique<std::vector<float>>(2'000'000, 1.0f);
+    auto x = std::make_unique<std::vector<float>>(count, 1.0f);
     Pending<> sent = c.start_broadcast(all_of(*x), 0, Purpose::parameter);
     std::string said;
     try {
