@@ -168,7 +168,7 @@ class Blas {
     EventTimer timer(work);
     const auto found = measure_algorithms(
         static_cast<int>(candidates.size()), [&](int i) { return probe.bits_of([&] { return runs(i); }); },
-        [&](int i) { return timer.time_of(stream, [&] { return runs(i); }); });
+        [&](int i) { return timer.time_of(stream, [&] { return runs(i); }); }, measured_);
     const int taken = fastest_of(found);
     known.algorithm = candidates[static_cast<std::size_t>(taken)].algorithm;
     if (measured_ == MeasuredProducts::print) print(p, text_of(found, taken));

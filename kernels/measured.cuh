@@ -43,9 +43,11 @@ inline constexpr int measured_rounds = 3;
 
 /// Measures algorithms 0 to count - 1. bits_of(i) runs one and gives a digest of its result, time_of(i) runs one and
 /// gives microseconds; either gives nothing if it fails. Rounds go over all algorithms, so that a clock that changes
-/// does so for all. Nothing is timed without a choice.
+/// does so for all. Nothing is timed without a choice; those of other bits are timed only with MeasuredProducts::print,
+/// which says their times.
 template <class BitsOf, class TimeOf>
-std::vector<MeasuredAlgorithm> measure_algorithms(int count, BitsOf bits_of, TimeOf time_of) {
+std::vector<MeasuredAlgorithm> measure_algorithms(int count, BitsOf bits_of, TimeOf time_of,
+                                                  MeasuredProducts how = MeasuredProducts::yes) {
   std::vector<MeasuredAlgorithm> all(static_cast<std::size_t>(count));
   std::optional<std::uint64_t> first;
   for (int i = 0; i < count; ++i) {
@@ -54,12 +56,14 @@ std::vector<MeasuredAlgorithm> measure_algorithms(int count, BitsOf bits_of, Tim
     if (!first) return all;
     all[static_cast<std::size_t>(i)] = {.runs = bits.has_value(), .has_bits_of_first = bits == first};
   }
-  const auto can_be_taken = [](const MeasuredAlgorithm& m) { return m.can_be_taken(); };
-  if (std::count_if(all.begin(), all.end(), can_be_taken) < 2) return all;
+  const auto is_timed = [how](const MeasuredAlgorithm& m) {
+    return m.runs && (m.has_bits_of_first || how == MeasuredProducts::print);
+  };
+  if (std::count_if(all.begin(), all.end(), is_timed) < 2) return all;
   for (int round = 0; round < measured_rounds; ++round)
     for (int i = 0; i < count; ++i) {
       MeasuredAlgorithm& m = all[static_cast<std::size_t>(i)];
-      if (!m.can_be_taken()) continue;
+      if (!is_timed(m)) continue;
       const std::optional<double> time = time_of(i);
       m.runs = time.has_value();
       if (time) m.microseconds = round == 0 ? *time : std::min(m.microseconds, *time);
@@ -81,19 +85,20 @@ inline int fastest_of(const std::vector<MeasuredAlgorithm>& all) {
   return fastest;
 }
 
-/// "172.3 us, 165.0 us (taken), other bits, failed"
+/// "172.3 us, 165.0 us (taken), other bits, other bits in 160.0 us, failed"
 inline std::string text_of(const std::vector<MeasuredAlgorithm>& all, int taken) {
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const MeasuredAlgorithm& m = all[i];
     const auto tenths = static_cast<long long>(10 * m.microseconds + 0.5);
+    const std::string time = std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " us";
     if (i > 0) text += ", ";
     if (!m.runs)
       text += "failed";
     else if (!m.has_bits_of_first)
-      text += "other bits";
+      text += tenths > 0 ? "other bits in " + time : "other bits";
     else
-      text += std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " us";
+      text += time;
     if (static_cast<int>(i) == taken) text += " (taken)";
   }
   return text;

@@ -94,7 +94,9 @@ has_fuzzer() {
   clang_links -fsanitize=fuzzer,address,undefined \
     'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
 }
-has_sanitizers() { clang_links -fsanitize=address,undefined 'int main() {}'; }
+has_sanitizers() {
+  clang_links -fsanitize=address,undefined 'int main() {}' && clang_links -fsanitize=thread 'int main() {}'
+}
 has_clang_openmp() { clang_links -fopenmp=libomp 'int omp_get_max_threads(); int main() {}'; }
 
 provide_tests() { provide required doctest-dev "doctest" has_doctest; }
@@ -120,7 +122,7 @@ provide_mpich_headers() {
   rm -rf "$unpacked"
   say "$outcome"
 }
-# provide_sanitizers: for clang++, which the preset asan takes.
+# provide_sanitizers: for clang++, which the presets asan and tsan take.
 provide_sanitizers() {
   provide required clang "clang++ 14 or later" has_clang
   provide required libclang-rt-dev "the sanitizers of clang++" has_sanitizers

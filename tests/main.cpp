@@ -3,13 +3,8 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define DSPP_TEST_UNDER_ASAN
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define DSPP_TEST_UNDER_ASAN
-#endif
+#include <support/sanitizer.hpp>
+
 #ifdef DSPP_TEST_UNDER_ASAN
 // Undefined behaviour in a test's own code traps: AddressSanitizer shows where, in place of doctest.
 extern "C" const char* __asan_default_options() {

@@ -11,9 +11,9 @@ set -eu
 root=$1 folder=$2 shared=$3
 shift 3
 strict='-std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror -I.'
-# The later ones include the earlier ones.
-candidates='dspp/base/config.hpp dspp/base/error.hpp dspp/ops/kernels.hpp dspp/ops/cpu/gemm/tiles.hpp dspp/autograd/tape.hpp
-  dspp/nn/linear.hpp'
+# From few includes to many: of those that a header includes, it is read after the last.
+candidates='dspp/base/config.hpp dspp/base/error.hpp dspp/comm/communicator.hpp dspp/ops/kernels.hpp dspp/autograd/tape.hpp
+  dspp/nn/layer.hpp dspp/engine/nonfinite.hpp'
 cd "$root/include"
 
 # shared_by <header>...: each header and the last of the candidates that it includes without a condition, or a dash.
@@ -48,12 +48,15 @@ shared_by() {
 if [ "$folder" = precompile ]; then
   rm -rf "$shared"
   mkdir -p "$shared"
+  # What a header instantiates, clang++ else instantiates again in every unit that reads it.
+  instantiate=''
+  case $("$1" --version) in *clang*) instantiate=-fpch-instantiate-templates ;; esac
   for header in $candidates; do
     [ -e "$header" ] || continue
     file=$shared/$(echo "$header" | tr / _)
     echo "#include <$header>" >"$file"
     # shellcheck disable=SC2086 # a list of words
-    "$@" $strict -x c++-header "$file" -o "$file.gch"
+    "$@" $strict $instantiate -x c++-header "$file" -o "$file.gch"
   done
   exit
 fi

@@ -22,7 +22,7 @@ struct Fakes {
   int runs = 0;                            ///< whose bits were asked for
   std::vector<int> order{};                ///< in which they were timed
 
-  std::vector<MeasuredAlgorithm> measure() {
+  std::vector<MeasuredAlgorithm> measure(MeasuredProducts how = MeasuredProducts::yes) {
     std::vector<std::size_t> rounds(bits.size());
     return gpu::measure_algorithms(
         static_cast<int>(bits.size()),
@@ -36,7 +36,8 @@ struct Fakes {
           const auto at = static_cast<std::size_t>(i);
           if (rounds[at] == times[at].size()) return std::nullopt;
           return times[at][rounds[at]++];
-        });
+        },
+        how);
   }
   int fastest() { return gpu::fastest_of(measure()); }
 };
@@ -207,6 +208,13 @@ TEST_CASE("without a choice nothing is timed") {
   Fakes other_bits{{7, 8, 0}, {always(9), always(1), always(1)}};
   CHECK(other_bits.fastest() == 0);
   CHECK(other_bits.order.empty());
+}
+
+TEST_CASE("what has other bits is timed to be printed, and not taken") {
+  Fakes all{{7, 8, 0}, {always(9), always(1), always(1)}};
+  const auto found = all.measure(MeasuredProducts::print);
+  CHECK(gpu::fastest_of(found) == 0);
+  CHECK(gpu::text_of(found, 0) == "9.0 us (taken), other bits in 1.0 us, failed");
 }
 
 TEST_CASE("the line of a measured product says what was found of each algorithm") {

@@ -17,6 +17,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/comm/communicator.hpp>
 
+#include <support/sanitizer.hpp>
 #include "contributions.hpp"
 
 namespace dspp::laws {
@@ -443,19 +444,19 @@ void check_communicator_laws(int ranks) {
   check_sums_of<bf16, World>(ranks);
   check_copies_of<double, World>(ranks);
   check_copies_of<std::uint8_t, World>(ranks);
-#if !defined(__SANITIZE_THREAD__)
-  check_sums_of<double, World>(ranks);
-  check_sums_of<f16, World>(ranks);
-#endif
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-  check_sums_of<std::int32_t, World>(ranks);
-  check_sums_of<std::int64_t, World>(ranks);
-  check_copies_of<float, World>(ranks);
-  check_copies_of<bf16, World>(ranks);
-  check_copies_of<f16, World>(ranks);
-  check_copies_of<std::int32_t, World>(ranks);
-  check_copies_of<std::int64_t, World>(ranks);
-#endif
+  if constexpr (sanitizer != Sanitizer::thread) {
+    check_sums_of<double, World>(ranks);
+    check_sums_of<f16, World>(ranks);
+  }
+  if constexpr (sanitizer == Sanitizer::none) {
+    check_sums_of<std::int32_t, World>(ranks);
+    check_sums_of<std::int64_t, World>(ranks);
+    check_copies_of<float, World>(ranks);
+    check_copies_of<bf16, World>(ranks);
+    check_copies_of<f16, World>(ranks);
+    check_copies_of<std::int32_t, World>(ranks);
+    check_copies_of<std::int64_t, World>(ranks);
+  }
   World::run(ranks, [](auto& c) {
     coalesced_is_the_same_as_separate(c);
     the_list_of_pairs_may_go_after_issue(c);

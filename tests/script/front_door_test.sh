@@ -413,7 +413,7 @@ never_called '[--build]'
 try test -L zer0; refuses 'knows no label "zer0", but it knows "zero"'
 try test -L zero --label script; exits 0
 called '[--target] [label_zero] [label_script]'
-called 'ctest [--output-on-failure] [--parallel] [2] [--no-tests=error] [--label-regex] [^(zero|script)$]'
+called 'ctest [--output-on-failure] [--parallel] [3] [--no-tests=error] [--label-regex] [^(zero|script)$]'
 try test --preset tsan; exits 0; called "[-B] [$root/build/tsan] [--preset] [tsan]"; called '[--target] [all]'
 never_called '[--label-regex]'
 : >"$machine/ctest_fails"
