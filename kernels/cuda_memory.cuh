@@ -2,6 +2,9 @@
 /// The members of CudaMemory.
 #pragma once
 
+#include <algorithm>
+#include <string>
+
 #include <dspp/cuda/device.hpp>
 #include <kernels/broadcast.cuh>
 
@@ -149,6 +152,21 @@ DSPP_CUDA_INLINE void CudaMemory::free_later() noexcept {
     cudaFree(data);
   }
   later_.clear();
+}
+
+DSPP_CUDA_INLINE std::uint64_t CudaMemory::begin_range(std::string_view what, std::string_view name) {
+  std::string text(what);
+  if (!name.empty()) text.append(" ").append(name);
+  ranges_.push_back(++last_range_);
+  gpu::push_range(text.c_str());
+  return last_range_;
+}
+
+DSPP_CUDA_INLINE void CudaMemory::end_range(std::uint64_t range) noexcept {
+  const auto at = std::lower_bound(ranges_.begin(), ranges_.end(), range);
+  if (at == ranges_.end() || *at != range) return;
+  for (auto ending = ranges_.end(); ending != at; --ending) gpu::pop_range();
+  ranges_.erase(at, ranges_.end());
 }
 
 DSPP_CUDA_INLINE int CudaMemory::gpus() {

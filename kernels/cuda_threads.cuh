@@ -16,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include <dspp/cuda/threads.hpp>
@@ -88,6 +89,8 @@ class CudaShare final : public dspp::detail::RankShare {
     std::atomic<bool>& busy = table_.busy[static_cast<std::size_t>(rank_)].now;
     busy.store(true);
     const bool done = guarded([&] {
+      std::optional<Range> range;  // not of each look at whether the others have come
+      if (!begun_) range.emplace(memory_, table_.slot(rank_, operation));
       if (!begun_) begin(operation);
       if (!move(operation)) return false;
       check({"move"}, cudaEventRecord(events_->of(RankEvents::moved, operation), beside()));
@@ -123,6 +126,20 @@ class CudaShare final : public dspp::detail::RankShare {
  private:
   using Posted = dspp::detail::Posted;
   using PostedPair = dspp::detail::PostedPair;
+
+  /// "all_gather parameter" in the timeline.
+  class Range {
+   public:
+    Range(CudaMemory& memory, const Posted& mine)
+        : memory_(memory), number_(memory.begin_range(name_of(mine.collective), name_of(mine.purpose))) {}
+    ~Range() { memory_.end_range(number_); }
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
+
+   private:
+    CudaMemory& memory_;
+    std::uint64_t number_;
+  };
 
   cudaStream_t own() const { return stream_of(memory_); }
   cudaStream_t beside() const { return communication_stream_of(memory_); }

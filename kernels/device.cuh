@@ -15,6 +15,11 @@
 #include <cuda_fp16.h>
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#else
+#define DSPP_WITHOUT_NVTX
+#endif
 /// Before a loop over registers, which have no addresses.
 #define DSPP_UNROLL _Pragma("unroll")
 #elif __has_include(<software_gpu/device.hpp>)
@@ -31,6 +36,18 @@ struct Work {
   const char* operation;
   Size rows = 0, columns = 0;
 };
+
+/// A range of the calling thread in the timelines of NVTX; without its header there are none.
+inline void push_range([[maybe_unused]] const char* text) {
+#ifndef DSPP_WITHOUT_NVTX
+  nvtxRangePushA(text);
+#endif
+}
+inline void pop_range() {
+#ifndef DSPP_WITHOUT_NVTX
+  nvtxRangePop();
+#endif
+}
 
 inline constexpr Size most_blocks = 2147483647;  // of a grid's x
 

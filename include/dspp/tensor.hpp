@@ -9,3 +9,4 @@
 #include <dspp/tensor/pool.hpp>
 #include <dspp/tensor/shape.hpp>
 #include <dspp/tensor/tensor.hpp>
+#include <dspp/tensor/timeline_range.hpp>

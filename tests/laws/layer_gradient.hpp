@@ -60,7 +60,8 @@ class Home : public ParameterStorage<Cpu> {
     entries_.push_back({path.text(), &p});
   }
   void site(const Path&, RandomSite& s) { s.number = sites_++; }
-  void begin_unit(const auto&) {}  // all values stay where they are: units that are not set up gather nothing
+  // All values stay where they are: units that are not set up gather nothing.
+  void begin_unit(const Path&, const auto&) {}
   void end_unit(const auto&) {}
 
   const std::vector<Entry>& entries() const { return entries_; }

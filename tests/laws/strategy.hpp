@@ -30,6 +30,11 @@ inline double parameter_gap(const Trained& a, const Trained& b) {
   return gap_of(a.parameters, b.parameters);
 }
 
+/// The last loss is below `part` of the first; of the few steps under sanitizers, it is below it.
+inline void check_learns(const Trained& trained, double part) {
+  CHECK(trained.losses.back() < (sanitizer == Sanitizer::none ? part : 1.0) * trained.losses.front());
+}
+
 /// Losses, norms, infinite or NaN in skipped steps, parameters and averages are the same bits.
 inline void check_same_bits(const Trained& a, const Trained& b) {
   CHECK(same_bits(a.losses, b.losses));

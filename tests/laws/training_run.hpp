@@ -51,7 +51,7 @@ using RecomputedGpt = Gpt<P, Recompute<GptBlock<P>>>;
 struct Cell {
   int ranks = 1;
   Size accumulate = 1;
-  int steps = sanitizer == Sanitizer::none ? 20 : 5;  ///< sanitizers see in five what they see in twenty
+  int steps = sanitizer == Sanitizer::none ? 20 : 5;  ///< sanitizers run few of each
   double dropout = 0;
   double clip_norm = 0.2;  ///< below the norm of every gradient of the small models: clipping is active in every step
   Size samples = 12;       ///< of the global batch

@@ -18,7 +18,7 @@ struct Names {
   std::vector<std::string> all;
   void parameter(const Path& path, auto&) { all.push_back(path.text()); }
   void site(const Path&, RandomSite&) {}
-  void begin_unit(auto&) {}
+  void begin_unit(const Path&, auto&) {}
   void end_unit(auto&) {}
 };
 

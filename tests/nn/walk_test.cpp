@@ -59,9 +59,9 @@ struct VisitRecorder {
     visits.push_back(path.text() + " = " + p.label);
   }
   void site(const Path& path, const RandomSite&) { visits.push_back(path.text() + " draws"); }
-  void begin_unit(const Unit<double, Cpu>& unit) {
+  void begin_unit(const Path& path, const Unit<double, Cpu>& unit) {
     open.push_back(&unit);
-    visits.push_back("begin");
+    visits.push_back(path.text().empty() ? "begin" : "begin " + path.text());
   }
   void end_unit(const Unit<double, Cpu>& unit) {
     nested = nested && !open.empty() && open.back() == &unit;
@@ -92,9 +92,9 @@ TEST_CASE("a walk visits parameters and random sites in the order of visit(), by
 TEST_CASE("a walk begins and ends a unit around its parts, the inner one inside the outer one, and names no unit") {
   CHECK(visits_of(InUnit(Block<P, Inner>(Inner()))) ==
         Visits{"begin", "norm.weight = LayerNorm weight",
-               "norm.bias = LayerNorm bias",                             //
-               "begin", "inner.0.linear.weight = Linear weight", "end",  //
-               "begin", "inner.1.linear.weight = Linear weight", "end",  //
+               "norm.bias = LayerNorm bias",                                     //
+               "begin inner.0", "inner.0.linear.weight = Linear weight", "end",  //
+               "begin inner.1", "inner.1.linear.weight = Linear weight", "end",  //
                "dropout.site draws", "end"});
 }
 

@@ -4,7 +4,8 @@
 #   find_package      installs dspp, moves the installation elsewhere, and finds it there
 #   add_subdirectory  uses the source tree
 #   copied_headers    copies include/ and compiles without CMake: a C++20 compiler and Eigen, nothing else
-#   cuda              finds it with the component cuda: builds dspp::cuda by nvcc, which -D NVCC=.. names, and links it
+#   cuda              finds it with the component cuda: builds dspp::cuda by nvcc, which -D NVCC=.. names, and links it; of what
+#                     add_subdirectory would build, the commands are looked at
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -106,6 +107,32 @@ function(build_for_architectures)
   endif()
 endfunction()
 
+# add_subdirectory gives the same library: nvcc would be called for each unit, as CMAKE_CUDA_ARCHITECTURES says.
+function(expect_commands_of_subdirectory)
+  set(flags -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D MPI_EXPECTED=${MPI} -D CUDA=ON -D DSPP_CUDA=ON
+    -D CMAKE_CUDA_COMPILER=${NVCC} -D CMAKE_CUDA_ARCHITECTURES=90-virtual)
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/subdirectory -G ${GENERATOR}
+    -D DSPP_SOURCE_TREE=${SOURCE} ${flags})
+  set(say -n)
+  if(GENERATOR MATCHES "Ninja")
+    set(say -t commands)
+  endif()
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/subdirectory -- ${say} consumer_cuda
+    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  file(GLOB units ${SOURCE}/kernels/library/*.cu)
+  foreach(unit IN LISTS units)
+    string(FIND "${output}" "-c ${unit} -o " called)
+    if(called LESS 0)
+      message(FATAL_ERROR "${WAY}: by add_subdirectory nvcc is not called for ${unit}:\n${output}")
+    endif()
+  endforeach()
+  string(REGEX MATCHALL "-gencode=[^ ]*" named "${output}")
+  list(REMOVE_DUPLICATES named)
+  if(NOT code EQUAL 0 OR NOT named STREQUAL "-gencode=arch=compute_90,code=compute_90" OR NOT output MATCHES "libdspp_cuda.a")
+    message(FATAL_ERROR "${WAY}: by add_subdirectory, for 90-virtual, nvcc is called for '${named}':\n${output}")
+  endif()
+endfunction()
+
 set(ENV{CCACHE_DISABLE} 1)  # where the compiler's name is a link to ccache
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
@@ -131,6 +158,7 @@ elseif(WAY STREQUAL "cuda")
     -D CUDA=ON -D CMAKE_CUDA_COMPILER=${NVCC} -D CMAKE_CUDA_ARCHITECTURES=90-virtual -D CMAKE_UNITY_BUILD=ON
     -D "CMAKE_CUDA_FLAGS=-Xcicc -O0 -Xcompiler -O0" -D CMAKE_PREFIX_PATH=${WORK}/installed)
   build_for_architectures()
+  expect_commands_of_subdirectory()
   run_on_gpu(${WORK}/build/consumer_cuda)
 elseif(WAY STREQUAL "copied_headers")
   file(COPY ${SOURCE}/include DESTINATION ${WORK})

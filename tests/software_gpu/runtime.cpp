@@ -260,6 +260,26 @@ int leave_out_wait(int number) {
   left_out_wait = number;
   return std::exchange(waits, 0);
 }
+namespace {
+struct Ranges {
+  int open = 0;
+  bool are_noted = false;
+  std::vector<std::string> noted;
+};
+thread_local Ranges ranges;
+}  // namespace
+
+void note_ranges() {
+  ranges.are_noted = true;
+  ranges.noted.clear();
+}
+std::vector<std::string> noted_ranges() {
+  ranges.are_noted = false;
+  return std::move(ranges.noted);
+}
+int open_ranges() {
+  return ranges.open;
+}
 bool call_fails(const char* name) {
   const auto mine = turn();
   if (++device().calls != device().failing_call) return false;
@@ -506,4 +526,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (++waits == left_out_wait) return cudaSuccess;
   stream_or_null(stream).queue.push_back({nullptr, nullptr, device().events[event]});
   return cudaSuccess;
+}
+
+int nvtxRangePushA(const char* text) {
+  if (ranges.are_noted) ranges.noted.emplace_back(text);
+  return ranges.open++;
+}
+
+int nvtxRangePop() {
+  if (ranges.are_noted) ranges.noted.emplace_back();
+  return --ranges.open;
 }

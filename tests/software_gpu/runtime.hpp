@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include <software_gpu/block.hpp>
 
@@ -50,6 +52,12 @@ struct Live {
   bool operator==(const Live&) const = default;
 };
 Live live();
+/// Notes the ranges of the calling thread in NVTX's timelines from now on: "forward blocks.0" begins, "" ends.
+void note_ranges();
+/// What was noted, and stops.
+std::vector<std::string> noted_ranges();
+/// Ranges of the calling thread that have begun and not ended.
+int open_ranges();
 /// Whether a kernel may have so much shared memory: what cudaFuncSetAttribute gave it, else 32 KiB. A GPU gives 48 KiB
 /// less the kernel's own arrays, whose size is not known here.
 bool may_share(const void* kernel, std::size_t bytes);
@@ -124,6 +132,10 @@ inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, 
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+
+/// The number of ranges around it, as NVTX gives it; the end of none gives less than 0.
+int nvtxRangePushA(const char* text);
+int nvtxRangePop();
 
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;

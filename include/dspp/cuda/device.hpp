@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 
 #include <dspp/cuda/kernels.hpp>
@@ -58,6 +60,12 @@ struct Cuda {
     detail::check_cuda_kernel<Name>();
     return Kernel<Name, Cuda>::run(memory_of(pool), arguments...);
   }
+
+  /// In NVTX: "forward blocks.3".
+  static std::uint64_t begin_range(Pool& pool, std::string_view what, std::string_view name) {
+    return memory_of(pool).begin_range(what, name);
+  }
+  static void end_range(Pool& pool, std::uint64_t range) { memory_of(pool).end_range(range); }
 
   static CudaMemory& memory_of(Pool& pool) { return static_cast<CudaMemory&>(*pool.source()); }
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include <dspp/tensor/pool.hpp>
@@ -70,6 +71,12 @@ class CudaMemory final : public MemorySource {
   /// Waits for the same, without looking for faults.
   void synchronize();
 
+  /// A range of the host's calls in the timelines of NVTX, "forward blocks.3" of the two. Returns its number, which is
+  /// not 0. Ranges nest: the end of one ends those that began later on this memory.
+  std::uint64_t begin_range(std::string_view what, std::string_view name = {});
+  /// Ends a range, unless it ended with another.
+  void end_range(std::uint64_t range) noexcept;
+
   /// Registers a check, whose kernel writes a CudaFault of that number if it finds one; `sentence` then throws.
   std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
 
@@ -101,8 +108,10 @@ class CudaMemory final : public MemorySource {
   std::vector<std::function<void(const CudaFault&)>> checks_;
   std::shared_ptr<void> library_;
   CudaWatcher* watcher_ = nullptr;
-  std::vector<std::byte*> later_;  // given back while the watcher was not idle
-  bool reads_pageable_ = false;    // copies from the host may be under way when their call returns
+  std::vector<std::byte*> later_;      // given back while the watcher was not idle
+  std::vector<std::uint64_t> ranges_;  // under way, from the outermost
+  std::uint64_t last_range_ = 0;
+  bool reads_pageable_ = false;  // copies from the host may be under way when their call returns
 };
 
 }  // namespace dspp

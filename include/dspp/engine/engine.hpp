@@ -416,6 +416,7 @@ constexpr PendingReport Engine<Model, Optimizer>::act() {
   require(micro_steps_ > 0, "dspp: step needs a backward since the last step, but there was none: nothing was learned. Call forward(batch), backward(loss), then step().", ErrorCode::state);
   // clang-format on
   if (micro_steps_ < sizes_.accumulate) return {};
+  const TimelineRange<D> range(world_.memory(), "step");
   step_.prepare([](void* engine) { static_cast<Engine*>(engine)->finish_step(); });
   issue_step();
   if constexpr (detail::known_at_once<D>) finish_step();

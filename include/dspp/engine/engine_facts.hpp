@@ -104,7 +104,7 @@ struct ModelFacts {
   void site(const Path& path, const RandomSite&) {
     if (!described_alone) facts.add(path.text(), "a place of random numbers");
   }
-  void begin_unit(const auto&) {}
+  void begin_unit(const Path&, const auto&) {}
   void end_unit(const auto&) {}
   template <class L>
   void layer(const Path& path, const L& layer) {

@@ -78,7 +78,7 @@ template <class F>
 struct EachParameter {
   F f;
   constexpr void parameter(const Path&, auto& p) { f(p); }
-  constexpr void begin_unit(auto&) {}
+  constexpr void begin_unit(const Path&, auto&) {}
   constexpr void end_unit(auto&) {}
   constexpr void site(const Path&, RandomSite&) {
     fail(ErrorCode::usage,

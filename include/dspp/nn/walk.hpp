@@ -50,7 +50,7 @@ struct Path {
 struct Unnamed {};
 
 /// Calls, in visit order: handler.parameter(path, p), handler.site(path, s), and around the parts of a layer that is a
-/// unit (it names its type OwnUnit, see zero/in_unit.hpp) handler.begin_unit(unit) and handler.end_unit(unit). A
+/// unit (it names its type OwnUnit, see zero/in_unit.hpp) handler.begin_unit(path, unit) and handler.end_unit(unit). A
 /// handler with layer(path, layer) also sees each layer, before its parts.
 template <class L, class Handler>
 constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
@@ -71,7 +71,7 @@ constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
         walk(part, handler, Path(path, name));
     };
     if constexpr (requires { typename L::OwnUnit; }) {
-      handler.begin_unit(layer.unit);
+      handler.begin_unit(path, layer.unit);
       layer.visit(parts);
       handler.end_unit(layer.unit);
     } else {

@@ -54,7 +54,8 @@ class Inventory {
   List<Unit<T, D>*> units;  ///< in order of use; the first is the root
   List<NamedParameter<T, D>> parameters;
 
-  constexpr void begin_unit(Unit<T, D>& unit) {
+  constexpr void begin_unit(const Path& path, Unit<T, D>& unit) {
+    if constexpr (HasTimeline<D>) unit.set_name(path.characters());
     units.push_back(&unit);
     open_.push_back(&unit);
   }

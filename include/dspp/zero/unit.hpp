@@ -6,6 +6,7 @@
 
 #include <dspp/autograd/tape.hpp>
 #include <dspp/base/list.hpp>
+#include <dspp/tensor/timeline_range.hpp>
 #include <dspp/zero/replicas.hpp>
 
 namespace dspp {
@@ -41,6 +42,8 @@ class Unit : public ParameterStorage<D> {
   /// frozen ones behind the others in buckets of their own,
   /// and allocates the resident values.
   constexpr void set_up(Replicas<T, D>& replicas);
+  /// "blocks.3", for the timelines of profilers; the root has none.
+  constexpr void set_name(List<char> name) { name_ = std::move(name); }
   /// The neighbours for prefetching: the unit whose backward is next, and the unit that forward enters next.
   constexpr void link_previous(Unit* unit) { previous_ = unit; }
   constexpr void link_next(Unit* unit) { next_ = unit; }
@@ -73,6 +76,10 @@ class Unit : public ParameterStorage<D> {
   constexpr void drop_gradients();
 
  private:
+  constexpr void begin_range([[maybe_unused]] const char* pass) {
+    if constexpr (HasTimeline<D>)
+      if (replicas_) pass_.begin(replicas_->memory(), pass, {name_.begin(), name_.size()});
+  }
   constexpr void lay_out(Size alignment, Size replicas);
   constexpr void gather();
   constexpr void gather_ahead();
@@ -89,6 +96,8 @@ class Unit : public ParameterStorage<D> {
   List<BucketType> buckets_;
   Size trained_ = 0;         ///< buckets of parameters that are not frozen: the first ones
   std::size_t started_ = 0;  ///< buckets whose reduction was started in this pass, in order
+  List<char> name_;
+  TimelineRange<D> pass_;  ///< from one boundary to the other
 };
 
 /// Keeps a unit open for a scope, without nodes on a tape: for a layer that records one node for several units
@@ -171,17 +180,23 @@ constexpr void Unit<T, D>::open(Pass pass) {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::enter(Tape<D>& tape) {
+  begin_range("forward");
   open(Pass::forward);
   tape.record_boundary([this](Tape<D>&) {
     if (replicas_->rule().gradients == Lifetime::until_bucket) reduce_rest();
     release();
+    pass_.end();
   });
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::leave(Tape<D>& tape) {
   release();
-  tape.record_boundary([this](Tape<D>&) { open(Pass::backward); });
+  pass_.end();
+  tape.record_boundary([this](Tape<D>&) {
+    begin_range("backward");
+    open(Pass::backward);
+  });
 }
 
 template <class T, Device D>
