@@ -26,7 +26,7 @@ string(REPLACE " " ";" DSPP_FAULT_TESTS "${DSPP_FAULT_TESTS}")
 set(DSPP_LONG_TESTS engine.strategy_f64_data comm.threads comm.threads_layers engine.strategy_bf16 engine.heap
   package.find_package package.add_subdirectory package.cuda headers.aggregates headers.configured headers.without_definitions
   examples.run_mpi examples.train_gpt_mpi cuda_device.strategies cuda_device.states random.context random.sequence fuzz.parsers
-  io.checkpoint_folder comm.mpi_two_hosts)
+  io.checkpoint_folder comm.mpi_two_hosts nvcc.umbrella script.front_door odr.configurations)
 
 # dspp_declare_test(<name> LABELS <label>... COMMAND <command>... [BUILDS <target>...] [TIMEOUT <seconds>])
 # A CTest with its labels; BUILDS names the targets that it needs.
