@@ -308,6 +308,36 @@ TEST_CASE("stack unwinding abandons a pending operation, and the other MPI ranks
   CHECK(world.end());
 }
 
+TEST_CASE("an MPI rank hears why another one ended before it hears that it did, whoever failed first") {
+  if (mpi_ranks() < 3) return;
+  detail::MpiFailureState state(MPI_COMM_WORLD, 30);
+  const auto poll_until = [&](const auto& done) {
+    for (const auto start = std::chrono::steady_clock::now(); !done();) {
+      state.poll();
+      if (std::chrono::steady_clock::now() - start > std::chrono::seconds(20)) break;
+    }
+    REQUIRE(done());
+  };
+  if (state.rank() == 0) {  // has told rank 1 of its failure, and not yet the others
+    const std::string sentence = "dspp: rank 0 failed: want of a thing.", reason = "want of a thing.";
+    const auto code = [](ErrorCode of) { return static_cast<std::int64_t>(of); };
+    const std::int64_t head[] = {code(ErrorCode::aborted), 0, 1, code(ErrorCode::usage), std::ssize(sentence)};
+    const std::string text = std::string(reinterpret_cast<const char*>(head), sizeof head) + sentence + reason;
+    MPI_Send(text.data(), static_cast<int>(text.size()), MPI_CHAR, 1, 1, state.comm());
+    poll_until([&] { return state.has_ended(1); });
+  } else if (state.rank() == 1) {
+    poll_until([&] { return state.failed(); });
+    state.end();
+  } else {
+    poll_until([&] { return state.has_ended(1); });
+    REQUIRE(state.failed());
+    CHECK(state.failure().sentence == "dspp: rank 0 failed: want of a thing.");
+    CHECK(state.failure().culprit == 0);
+  }
+  state.end();
+  poll_until([&] { return state.all_ended(); });
+}
+
 TEST_CASE("a mesh of another size and a timeout of 0 are errors") {
   CHECK(outcome_of([] { MpiWorld(Mesh(Degrees{.data = mpi_ranks() + 1})); }).code == ErrorCode::placement);
   CHECK(outcome_of([] { world_of_all(0); }).code == ErrorCode::usage);

@@ -156,15 +156,44 @@ TEST_CASE("a pending operation of TCP ranks outlives its handle and its world") 
   check_all_passed(all);
 }
 
+namespace {
+
+/// A connection between two ranks.
+struct Ends {
+  int of[2];
+  Ends() { REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, of) == 0); }
+  int operator[](int end) const { return of[end]; }
+};
+
+/// Rank `rank` of three, with its connections to ranks 0, 1 and 2; -1 where there is none.
+std::unique_ptr<dspp::detail::TcpFailureState> state_of(int rank, int first, int second, int third) {
+  std::vector<dspp::detail::Socket> sockets;
+  for (const int file : {first, second, third}) sockets.emplace_back(file);
+  return std::make_unique<dspp::detail::TcpFailureState>(rank, std::move(sockets), 10.0);
+}
+
+}  // namespace
+
+TEST_CASE("a TCP rank hears why another one ended before it hears that it did, whoever failed first") {
+  const Ends to_first, between;
+  // Rank 0 has told rank 1 of its failure, and not yet rank 2.
+  const auto fails = state_of(0, -1, to_first[0], -1);
+  const auto ends = state_of(1, to_first[1], -1, between[0]);
+  const auto hears = state_of(2, -1, between[1], -1);
+  fails->fail({ErrorCode::aborted, "dspp: rank 0 failed: want of a thing.", 0, true, ErrorCode::usage, "want"});
+  for (int i = 0; i < 10 && !ends->failed(); ++i) fails->poll(), ends->poll(100);
+  REQUIRE(ends->failed());
+  ends->end();
+  for (int i = 0; i < 10 && !hears->has_ended(1); ++i) ends->poll(), hears->poll(100);
+  REQUIRE(hears->has_ended(1));
+  REQUIRE(hears->failed());
+  CHECK(hears->failure().sentence == "dspp: rank 0 failed: want of a thing.");
+  CHECK(hears->failure().culprit == 0);
+  CHECK(hears->failure().own_code == ErrorCode::usage);
+}
+
 TEST_CASE("a TCP rank that hears of a lost one from another rank throws that rank's sentence") {
-  int to_lost[2], between[2];
-  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, to_lost) == 0);
-  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, between) == 0);
-  const auto state_of = [](int rank, int first, int second, int third) {
-    std::vector<dspp::detail::Socket> sockets;
-    for (const int file : {first, second, third}) sockets.emplace_back(file);
-    return std::make_unique<dspp::detail::TcpFailureState>(rank, std::move(sockets), 10.0);
-  };
+  const Ends to_lost, between;
   const auto sees = state_of(0, -1, to_lost[0], between[0]);  // rank 1 is lost before it is heard of here
   const auto hears = state_of(2, between[1], -1, -1);
   dspp::detail::Socket(to_lost[1]).close();

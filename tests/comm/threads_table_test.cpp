@@ -10,10 +10,21 @@
 
 #include <dspp/comm.hpp>
 
+#include <support/sanitizer.hpp>
+
+#if defined(DSPP_TEST_UNDER_TSAN) && defined(__clang__)
+#include <sanitizer/allocator_interface.h>
+#endif
+
 namespace {
 thread_local long allocations = 0;
 }
 
+#if defined(DSPP_TEST_UNDER_TSAN) && defined(__clang__)
+// Linked as an archive, whose operator new may not be replaced.
+static const int counted = __sanitizer_install_malloc_and_free_hooks(
+    [](const volatile void*, std::size_t) { ++allocations; }, [](const volatile void*) {});
+#else
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
@@ -25,6 +36,7 @@ thread_local long allocations = 0;
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
+#endif
 
 using namespace dspp;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all groups of one world of MPI ranks share: the first failure, sent to every rank, and which ranks have ended.
+/// What all groups of one world of MPI ranks share: the first failure, which every rank that hears of it passes on, so
+/// that nobody hears of a rank's end before the reason, and which ranks have ended.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -81,9 +82,7 @@ class MpiFailureState {
     // MPI delivers a failure sent long ago only after some polling.
     for (const auto soon = Clock::now() + std::chrono::milliseconds(5); !failed_ && Clock::now() < soon;) poll();
     if (failed_) return false;
-    failed_ = true;
-    failure_ = std::move(failure);
-    send(tag_failure, encoded(failure_));
+    record(std::move(failure));
     return true;
   }
 
@@ -140,9 +139,7 @@ class MpiFailureState {
     if (lost_.load() >= 0 && !failed_) {
       const std::lock_guard lock(mutex_);
       const int rank = lost_.load();
-      failed_ = true;
-      failure_ = {ErrorCode::peer_lost, lost_sentence_, rank, true, ErrorCode::peer_lost, lost_sentence_, true};
-      send(tag_failure, encoded(failure_));
+      record({ErrorCode::peer_lost, lost_sentence_, rank, true, ErrorCode::peer_lost, lost_sentence_, true});
     }
     while (!transport_failed_) {
       int there = 0;
@@ -158,8 +155,7 @@ class MpiFailureState {
       if (status.MPI_TAG == tag_end) {
         ended_[static_cast<std::size_t>(status.MPI_SOURCE)] = true;
       } else if (!failed_) {
-        failed_ = true;
-        failure_ = decoded(text);
+        record(decoded(text));
       }
     }
   }
@@ -193,6 +189,12 @@ class MpiFailureState {
  private:
   static constexpr int tag_failure = 1, tag_end = 2;
   static constexpr std::size_t most_bytes = 1500;  // of a sentence: small enough for MPI's eager protocol
+
+  void record(MpiFailure failure) {
+    failed_ = true;
+    failure_ = std::move(failure);
+    send(tag_failure, encoded(failure_));
+  }
 
   void send(int tag, const std::string& text) {
     for (int r = 0; r < ranks_; ++r) {

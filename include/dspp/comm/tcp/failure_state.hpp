@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all groups of one world of TCP ranks share: their links, the first failure, sent to every rank, and which ranks
-/// have ended.
+/// What all groups of one world of TCP ranks share: their links, the first failure, which every rank that hears of it
+/// passes on, so that nobody hears of a rank's end before the reason, and which ranks have ended.
 #pragma once
 
 #include <cstdint>
@@ -210,7 +210,7 @@ DSPP_INLINE void TcpFailureState::arrived(int rank, const TcpHead& head, std::ve
   if (head.kind == TcpKind::failure) {
     TcpFailure its;
     is_known = decode(payload, its);
-    if (is_known) failed_ = true, failure_ = std::move(its);
+    if (is_known) record(std::move(its));
   } else if (head.kind == TcpKind::data) {
     const auto found = lines_.find({head.line, rank});
     is_known = payload.empty() && found != lines_.end();
