@@ -12,6 +12,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/f16.hpp>
 #include <dspp/base/facts.hpp>
+#include <dspp/base/fixed_array.hpp>
 #include <dspp/base/function_ref.hpp>
 #include <dspp/base/intrinsics.hpp>
 #include <dspp/base/math.hpp>

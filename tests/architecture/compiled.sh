@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # compiled.sh <root> <compiler> [flag...]: every header that leaves its definitions to dspp::compiled is read by a unit of
-# it. Otherwise a program that links the library lacks them.
+# it, and every list of operations is instantiated there. Otherwise a program that links the library lacks them.
 set -eu
 root=$1
 shift
@@ -35,8 +35,16 @@ check DSPP_HAS_DEFINITIONS definitions.cpp "$@"
 check DSPP_HAS_KERNELS kernels_f32.cpp "$@"
 check DSPP_HAS_OPTIONS options.cpp "$@"
 
+# The lists of operations that headers declare for programs that link dspp::compiled are in the one of its units.
+for list in $(grep -rhoE '^DSPP_DECLARE_OPERATIONS\(\w+' "$root/include/dspp" --include='*.hpp' | cut -d'(' -f2); do
+  checked=$((checked + 1))
+  grep -qF "$list(TEMPLATE, T)" "$units/operations.hpp" && continue
+  failures=$((failures + 1))
+  echo "dspp: $list is declared for dspp::compiled, whose operations.hpp does not have it."
+done
+
 # Consumers without CLI11 build every other unit.
-for unit in definitions.cpp kernels_f32.cpp; do
+for unit in definitions.cpp kernels_f32.cpp operations_f32.cpp training.cpp updates.cpp; do
   case $(included_by "$unit" "$@") in
     */CLI/*)
       failures=$((failures + 1))

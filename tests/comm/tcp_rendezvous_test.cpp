@@ -6,6 +6,9 @@
 #include <random>
 #include <thread>
 
+#include <dspp/comm/tcp/failure_state.hpp>
+#include <dspp/comm/tcp/rendezvous.hpp>
+
 #include <laws/tcp_processes.hpp>
 
 using namespace dspp;

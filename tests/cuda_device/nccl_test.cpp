@@ -5,6 +5,7 @@
 #include <kernels/nccl.cuh>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include <laws/communicator.hpp>

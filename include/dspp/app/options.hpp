@@ -52,12 +52,15 @@ class Options {
  public:
   Options(std::string program, std::string purpose) : program_(std::move(program)), purpose_(std::move(purpose)) {}
 
-  void add(std::string name, Size& value, WholeRange range, std::string meaning, std::string otherwise = {});
-  void add(std::string name, double& value, RealRange range, std::string meaning, std::string otherwise = {});
-  void add(std::string name, std::string& value, TextKind kind, std::string meaning, std::string otherwise = {});
+  void add(std::string_view name, Size& value, WholeRange range, std::string_view meaning,
+           std::string_view otherwise = {});
+  void add(std::string_view name, double& value, RealRange range, std::string_view meaning,
+           std::string_view otherwise = {});
+  void add(std::string_view name, std::string& value, TextKind kind, std::string_view meaning,
+           std::string_view otherwise = {});
 
   /// An option that launchers add: read(), but not listed and not part of the facts.
-  void accept(std::string name, std::string& value);
+  void accept(std::string_view name, std::string& value);
 
   /// False if --help is among the arguments: the program then prints help() and ends.
   ///
@@ -137,26 +140,26 @@ DSPP_INLINE std::string shortest(double number) {
   return std::string(text, std::to_chars(text, text + sizeof text, number).ptr);
 }
 
-DSPP_INLINE void Options::add(std::string name, Size& value, WholeRange range, std::string meaning,
-                              std::string otherwise) {
-  if (otherwise.empty()) otherwise = std::to_string(value);
-  options_.push_back({std::move(name), Whole{&value, range}, std::move(meaning), std::move(otherwise)});
+DSPP_INLINE void Options::add(std::string_view name, Size& value, WholeRange range, std::string_view meaning,
+                              std::string_view otherwise) {
+  options_.push_back({std::string(name), Whole{&value, range}, std::string(meaning),
+                      otherwise.empty() ? std::to_string(value) : std::string(otherwise)});
 }
 
-DSPP_INLINE void Options::add(std::string name, double& value, RealRange range, std::string meaning,
-                              std::string otherwise) {
-  if (otherwise.empty()) otherwise = shortest(value);
-  options_.push_back({std::move(name), Real{&value, range}, std::move(meaning), std::move(otherwise)});
+DSPP_INLINE void Options::add(std::string_view name, double& value, RealRange range, std::string_view meaning,
+                              std::string_view otherwise) {
+  options_.push_back({std::string(name), Real{&value, range}, std::string(meaning),
+                      otherwise.empty() ? shortest(value) : std::string(otherwise)});
 }
 
-DSPP_INLINE void Options::add(std::string name, std::string& value, TextKind kind, std::string meaning,
-                              std::string otherwise) {
-  if (otherwise.empty()) otherwise = value.empty() ? "none" : value;
-  options_.push_back({std::move(name), Words{&value, kind}, std::move(meaning), std::move(otherwise)});
+DSPP_INLINE void Options::add(std::string_view name, std::string& value, TextKind kind, std::string_view meaning,
+                              std::string_view otherwise) {
+  if (otherwise.empty()) otherwise = value.empty() ? "none" : std::string_view(value);
+  options_.push_back({std::string(name), Words{&value, kind}, std::string(meaning), std::string(otherwise)});
 }
 
-DSPP_INLINE void Options::accept(std::string name, std::string& value) {
-  options_.push_back({std::move(name), Words{&value, TextKind::any}, {}, {}, false});
+DSPP_INLINE void Options::accept(std::string_view name, std::string& value) {
+  options_.push_back({std::string(name), Words{&value, TextKind::any}, {}, {}, false});
 }
 
 DSPP_INLINE bool Options::read(int argc, const char* const* argv) {

@@ -65,6 +65,30 @@ constexpr auto sqrt(const Variable<T, Rank, D, W>& x) {
   return detail::pointwise(pointwise::Sqrt{}, x);
 }
 
+namespace operations {
+template <class T, int Rank, Device D>
+struct Swiglu {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x) {
+    TapedTensor<T, Rank, D> y(ops::swiglu(x.value()), x.tape());
+    y.on_backward([slot = x.slot(), value = x.value()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
+      tape.give(slot, ops::swiglu_vjp(value, dy));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_ACTIVATION_OPERATIONS(TEMPLATE, T)                                         \
+  TEMPLATE struct CompiledOperation<operations::Gelu<T, 2, Cpu>>;                       \
+  TEMPLATE struct CompiledOperation<operations::Gelu<T, 3, Cpu>>;                       \
+  TEMPLATE struct CompiledOperation<operations::Pointwise<pointwise::Relu, T, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Pointwise<pointwise::Relu, T, 3, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Pointwise<pointwise::Silu, T, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Pointwise<pointwise::Silu, T, 3, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Swiglu<T, 3, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_ACTIVATION_OPERATIONS)
+
 /// silu(a) b, a and b the halves of x along the last dimension: [..., 2 n] -> [..., n].
 ///
 /// Placement   any finished one, kept; features split in two groups, Shard<-1, 2>, give Shard<-1>. Features split in
@@ -75,11 +99,8 @@ constexpr auto swiglu(const Variable<T, Rank, D, W>& x) {
   check_activation<typename W::tp>();
   check_halves<typename W::tp, Rank>();
   check_whole_over_cp<W, -1, Rank>();
-  InState<Variable<T, Rank, D, W>, halved_state<typename W::tp, Rank>> y(ops::swiglu(x.value()), x);
-  y.on_backward([slot = x.slot(), v = x.value()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
-    tape.give(slot, ops::swiglu_vjp(v, dy));
-  });
-  return y;
+  using Y = InState<Variable<T, Rank, D, W>, halved_state<typename W::tp, Rank>>;
+  return Y(perform<operations::Swiglu<T, Rank, D>>(x), x);
 }
 
 /// exp(x) / sum exp(x) along the last dimension.

@@ -33,12 +33,22 @@ struct GeluBackward : GeluArgument<D> {
 };
 }  // namespace detail
 
+namespace operations {
+template <class T, int Rank, Device D>
+struct Gelu {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, GeluForm form) {
+    TapedTensor<T, Rank, D> y(ops::gelu(x.value(), form), x.tape());
+    y.on_backward_of_gelu(detail::GeluBackward<T, Rank, D>(x.slot(), x.value(), form));
+    return y;
+  }
+};
+}  // namespace operations
+
 template <class T, int Rank, Device D, class W>
 constexpr auto gelu(const Variable<T, Rank, D, W>& x, GeluForm form) {
   check_activation<typename W::tp>();
-  Variable<T, Rank, D, W> y(ops::gelu(x.value(), form), x);
-  y.on_backward_of_gelu(detail::GeluBackward<T, Rank, D>(x.slot(), x.value(), form));
-  return y;
+  return Variable<T, Rank, D, W>(perform<operations::Gelu<T, Rank, D>>(x, form), x);
 }
 
 }  // namespace dspp

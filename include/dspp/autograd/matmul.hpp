@@ -9,18 +9,48 @@
 
 namespace dspp {
 
+namespace operations {
+/// a b.
+template <class T, Device D>
+struct Matmul {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, 2, D> run(const TapedTensor<T, 2, D>& a, const TapedTensor<T, 2, D>& b) {
+    TapedTensor<T, 2, D> c(ops::matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
+    c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 2, D> dc) {
+      tape.give(i, ops::matmul(dc, Transpose::no, v, Transpose::yes));
+      tape.give(j, ops::matmul(u, Transpose::yes, dc, Transpose::no));
+    });
+    return c;
+  }
+};
+
+/// a[i] b[i] for every i of the first dimension.
+template <class T, Device D>
+struct BatchedMatmul {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, 3, D> run(const TapedTensor<T, 3, D>& a, const TapedTensor<T, 3, D>& b) {
+    TapedTensor<T, 3, D> c(ops::batched_matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
+    c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 3, D> dc) {
+      tape.give(i, ops::batched_matmul(dc, Transpose::no, v, Transpose::yes));
+      tape.give(j, ops::batched_matmul(u, Transpose::yes, dc, Transpose::no));
+    });
+    return c;
+  }
+};
+}  // namespace operations
+
+#define DSPP_MATMUL_OPERATIONS(TEMPLATE, T)                      \
+  TEMPLATE struct CompiledOperation<operations::Matmul<T, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::BatchedMatmul<T, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_MATMUL_OPERATIONS)
+
 namespace detail {
 template <class State, class T, Device D, class A, class B>
 constexpr auto recorded_matmul(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>& b) {
   check_degrees<A, B>();
   check_product_over_cp<A, B, 2>();
-  Variable<T, 2, D, with_tp<product_over_cp<A, B, 2>, State>> c(
-      ops::matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
-  c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 2, D> dc) {
-    tape.give(i, ops::matmul(dc, Transpose::no, v, Transpose::yes));
-    tape.give(j, ops::matmul(u, Transpose::yes, dc, Transpose::no));
-  });
-  return c;
+  using C = Variable<T, 2, D, with_tp<product_over_cp<A, B, 2>, State>>;
+  return C(perform<operations::Matmul<T, D>>(a, b));
 }
 }  // namespace detail
 
@@ -65,13 +95,8 @@ constexpr auto batched_matmul(const Variable<T, 3, D, A>& a, const Variable<T, 3
       "redistribute first.");
   check_product_over_cp<A, B, 3>();
   if constexpr (A::cp_dimension == 0 || B::cp_dimension == 0) check_alike_over_cp<A, B>();
-  Variable<T, 3, D, with_tp<product_over_cp<A, B, 3>, State>> c(
-      ops::batched_matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
-  c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 3, D> dc) {
-    tape.give(i, ops::batched_matmul(dc, Transpose::no, v, Transpose::yes));
-    tape.give(j, ops::batched_matmul(u, Transpose::yes, dc, Transpose::no));
-  });
-  return c;
+  using C = Variable<T, 3, D, with_tp<product_over_cp<A, B, 3>, State>>;
+  return C(perform<operations::BatchedMatmul<T, D>>(a, b));
 }
 
 // Values that these do not take get a sentence, not a list of candidates.

@@ -56,14 +56,6 @@ constexpr void require_broadcast(const X& x, const Y& y, const char* who) {
 
 // What does not depend on the placement is instantiated once for an element type.
 
-template <int RankX, int RankY>
-constexpr bool of_one_shape(const Shape<RankX>& x, const Shape<RankY>& y) {
-  if constexpr (RankX == RankY)
-    return x == y;
-  else
-    return false;
-}
-
 template <class T, int RankX, int RankY, class D>
 constexpr auto product(const Tensor<T, RankX, D>& x, const Tensor<T, RankY, D>& y) {
   if constexpr (RankX == RankY)
@@ -71,61 +63,118 @@ constexpr auto product(const Tensor<T, RankX, D>& x, const Tensor<T, RankY, D>& 
   return ops::combine(pointwise::Multiply{}, x, y, "mul");
 }
 
+}  // namespace detail
+
+namespace operations {
+template <int RankX, int RankY>
+inline constexpr int larger_rank = RankX > RankY ? RankX : RankY;
+
+/// x + y, or with a sign of -1 x - y, one of which may be repeated.
+template <class T, int RankX, int RankY, Device D>
+struct Sum {
+  static constexpr int rank = larger_rank<RankX, RankY>;
+  using DeviceType = D;
+
+  static constexpr TapedTensor<T, rank, D> run(const TapedTensor<T, RankX, D>& x, const TapedTensor<T, RankY, D>& y,
+                                               double sign) {
+    if constexpr (RankX == RankY)
+      if (sign == 1 && x.shape() == y.shape()) return of_one_shape(x, y);
+    auto value = sign == 1 ? ops::combine(pointwise::Add{}, x.value(), y.value(), "add")
+                           : ops::combine(pointwise::Subtract{}, x.value(), y.value(), "subtract");
+    TapedTensor<T, rank, D> z(std::move(value), x.tape());
+    z.on_backward(
+        [a = x.slot(), of_x = x.shape(), b = y.slot(), of_y = y.shape(), sign](Tape<D>& tape, Tensor<T, rank, D> dz) {
+          if (a.takes_gradient()) tape.give(a, ops::sum_to(dz, of_x));
+          if (!b.takes_gradient()) return;
+          auto dy = ops::sum_to(std::move(dz), of_y);
+          tape.give(b, sign == 1 ? std::move(dy) : ops::scale(std::move(dy), sign));
+        });
+    return z;
+  }
+
+ private:
+  static constexpr TapedTensor<T, rank, D> of_one_shape(const TapedTensor<T, rank, D>& x,
+                                                        const TapedTensor<T, rank, D>& y) {
+    TapedTensor<T, rank, D> z(ops::add(x.value(), y.value()), x.tape());
+    z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, rank, D> dz) {
+      tape.give(a, dz);
+      tape.give(b, std::move(dz));
+    });
+    return z;
+  }
+};
+
+/// x * y, one of which may be repeated.
+template <class T, int RankX, int RankY, Device D>
+struct Product {
+  static constexpr int rank = larger_rank<RankX, RankY>;
+  using DeviceType = D;
+
+  static constexpr TapedTensor<T, rank, D> run(const TapedTensor<T, RankX, D>& x, const TapedTensor<T, RankY, D>& y) {
+    TapedTensor<T, rank, D> z(detail::product(x.value(), y.value()), x.tape());
+    z.on_backward([a = x.slot(), b = y.slot(), u = x.value(), v = y.value()](Tape<D>& tape, Tensor<T, rank, D> dz) {
+      if (a.takes_gradient()) tape.give(a, ops::sum_to(detail::product(dz, v), u.shape()));
+      if (b.takes_gradient()) tape.give(b, ops::sum_to(detail::product(dz, u), v.shape()));
+    });
+    return z;
+  }
+};
+
+/// z = x / y, one of which may be repeated: dx = dz / y, dy = -dx z.
+template <class T, int RankX, int RankY, Device D>
+struct Quotient {
+  static constexpr int rank = larger_rank<RankX, RankY>;
+  using DeviceType = D;
+
+  static constexpr TapedTensor<T, rank, D> run(const TapedTensor<T, RankX, D>& x, const TapedTensor<T, RankY, D>& y) {
+    TapedTensor<T, rank, D> quotient(ops::combine(pointwise::Divide{}, x.value(), y.value(), "divide"), x.tape());
+    quotient.on_backward([a = x.slot(), of_x = x.shape(), b = y.slot(), divisor = y.value(), z = quotient.value()](
+                             Tape<D>& tape, const Tensor<T, rank, D>& dz) {
+      const auto dx = ops::combine(pointwise::Divide{}, dz, divisor, "divide");
+      if (b.takes_gradient()) tape.give(b, ops::scale(ops::sum_to(ops::mul(dx, z), divisor.shape()), -1));
+      tape.give(a, ops::sum_to(dx, of_x));
+    });
+    return quotient;
+  }
+};
+
+/// factor * x.
 template <class T, int Rank, Device D>
-constexpr auto sum_backward(Slot a, Slot b) {
-  return [a, b](Tape<D>& tape, Tensor<T, Rank, D> dz) {
-    tape.give(a, dz);
-    tape.give(b, std::move(dz));
-  };
-}
-/// Of x + y, or with a sign of -1 of x - y, one of which may be repeated.
-template <class T, int RankX, int RankY, Device D>
-constexpr auto repeated_sum_backward(Slot a, const Shape<RankX>& x, Slot b, const Shape<RankY>& y, double sign) {
-  return [a, x, b, y, sign](Tape<D>& tape, Tensor<T, (RankX > RankY ? RankX : RankY), D> dz) {
-    if (a.takes_gradient()) tape.give(a, ops::sum_to(dz, x));
-    if (!b.takes_gradient()) return;
-    auto dy = ops::sum_to(std::move(dz), y);
-    tape.give(b, sign == 1 ? std::move(dy) : ops::scale(std::move(dy), sign));
-  };
-}
+struct Scale {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, double factor) {
+    TapedTensor<T, Rank, D> y(ops::scale(x.value(), factor), x.tape());
+    y.on_backward([slot = x.slot(), factor](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      tape.give(slot, ops::scale(std::move(dy), factor));
+    });
+    return y;
+  }
+};
+}  // namespace operations
 
-template <class T, int RankX, int RankY, Device D>
-constexpr auto product_backward(Slot a, const Tensor<T, RankX, D>& x, Slot b, const Tensor<T, RankY, D>& y) {
-  return [a, b, u = x, v = y](Tape<D>& tape, Tensor<T, (RankX > RankY ? RankX : RankY), D> dz) {
-    if (a.takes_gradient()) tape.give(a, ops::sum_to(product(dz, v), u.shape()));
-    if (b.takes_gradient()) tape.give(b, ops::sum_to(product(dz, u), v.shape()));
-  };
-}
+#define DSPP_ARITHMETIC_OPERATIONS(TEMPLATE, T)                          \
+  TEMPLATE struct CompiledOperation<operations::Sum<T, 1, 1, Cpu>>;      \
+  TEMPLATE struct CompiledOperation<operations::Sum<T, 2, 2, Cpu>>;      \
+  TEMPLATE struct CompiledOperation<operations::Sum<T, 3, 3, Cpu>>;      \
+  TEMPLATE struct CompiledOperation<operations::Product<T, 1, 2, Cpu>>;  \
+  TEMPLATE struct CompiledOperation<operations::Product<T, 2, 2, Cpu>>;  \
+  TEMPLATE struct CompiledOperation<operations::Product<T, 3, 3, Cpu>>;  \
+  TEMPLATE struct CompiledOperation<operations::Quotient<T, 2, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Scale<T, 2, Cpu>>;       \
+  TEMPLATE struct CompiledOperation<operations::Scale<T, 3, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_ARITHMETIC_OPERATIONS)
 
-/// z = x / y: dx = dz / y, dy = -dx z.
-template <class T, int RankX, int RankY, Device D, class Z>
-constexpr auto quotient_backward(Slot a, const Shape<RankX>& x, Slot b, const Tensor<T, RankY, D>& y, const Z& z) {
-  return [a, x, b, divisor = y, z](Tape<D>& tape, const Z& dz) {
-    const auto dx = ops::combine(pointwise::Divide{}, dz, divisor, "divide");
-    if (b.takes_gradient()) tape.give(b, ops::scale(ops::sum_to(ops::mul(dx, z), divisor.shape()), -1));
-    tape.give(a, ops::sum_to(dx, x));
-  };
-}
+namespace detail {
+/// The operation of that name on an X and a Y.
+template <template <class, int, int, Device> class Operation, class X, class Y>
+using OperationOn = Operation<typename X::Element, X::rank, Y::rank, typename X::DeviceType>;
 
 /// x + y, or with a sign of -1 x - y.
 template <Tracked X, Tracked Y>
 constexpr auto sum_of(const X& x, const Y& y, double sign) {
-  using T = typename X::Element;
-  using D = typename X::DeviceType;
   using Z = BroadcastResult<X, Y, typename BroadcastOf<X, Y>::LeftState>;
   require_broadcast(x, y, sign == 1 ? "+" : "-");
-  if (sign == 1 && of_one_shape(x.shape(), y.shape())) {
-    if constexpr (X::rank == Y::rank) {
-      Z z(ops::add(x.value(), y.value()), x);
-      z.on_backward(sum_backward<T, X::rank, D>(x.slot(), y.slot()));
-      return z;
-    }
-  }
-  auto value = sign == 1 ? ops::combine(pointwise::Add{}, x.value(), y.value(), "add")
-                         : ops::combine(pointwise::Subtract{}, x.value(), y.value(), "subtract");
-  Z z(std::move(value), x);
-  z.on_backward(repeated_sum_backward<T, X::rank, Y::rank, D>(x.slot(), x.shape(), y.slot(), y.shape(), sign));
-  return z;
+  return Z(perform<OperationOn<operations::Sum, X, Y>>(x, y, sign), x);
 }
 
 /// The operator is right for these types: else its sentences were said.
@@ -194,9 +243,8 @@ constexpr auto operator*(const X& x, const Y& y) {
   using State = product_state<typename Both::LeftState, typename Both::RightState>;
   if constexpr (detail::can_multiply_values<X, Y>) {
     detail::require_broadcast(x, y, "*");
-    detail::BroadcastResult<X, Y, State> z(detail::product(x.value(), y.value()), x);
-    z.on_backward(detail::product_backward(x.slot(), x.value(), y.slot(), y.value()));
-    return z;
+    using Z = detail::BroadcastResult<X, Y, State>;
+    return Z(perform<detail::OperationOn<operations::Product, X, Y>>(x, y), x);
   } else {
     return x;
   }
@@ -218,10 +266,8 @@ constexpr auto operator/(const X& x, const Y& y) {
   constexpr bool right = Finished<typename Both::RightState> && !is_padded<typename Both::RightState>;
   if constexpr (right && detail::can_multiply_values<X, Y>) {
     detail::require_broadcast(x, y, "/");
-    auto value = ops::combine(pointwise::Divide{}, x.value(), y.value(), "divide");
-    detail::BroadcastResult<X, Y, State> z(std::move(value), x);
-    z.on_backward(detail::quotient_backward<typename X::Element>(x.slot(), x.shape(), y.slot(), y.value(), z.value()));
-    return z;
+    using Z = detail::BroadcastResult<X, Y, State>;
+    return Z(perform<detail::OperationOn<operations::Quotient, X, Y>>(x, y), x);
   } else {
     return x;
   }
@@ -246,9 +292,7 @@ constexpr auto divide_backward(Slot slot, double divisor) {
 /// Placement   any, kept: scaling is linear
 template <class T, int Rank, Device D, class W>
 constexpr auto operator*(double factor, const Variable<T, Rank, D, W>& x) {
-  Variable<T, Rank, D, W> y(ops::scale(x.value(), factor), x);
-  y.on_backward(detail::scale_backward<T, Rank, D>(x.slot(), factor));
-  return y;
+  return Variable<T, Rank, D, W>(perform<operations::Scale<T, Rank, D>>(x, factor), x);
 }
 template <class T, int Rank, Device D, class W>
 constexpr auto operator*(const Variable<T, Rank, D, W>& x, double factor) {

@@ -8,22 +8,29 @@
 #include <dspp/ops/activation.hpp>
 #include <dspp/placement/rules.hpp>
 
-namespace dspp::detail {
+namespace dspp {
 
-// What does not depend on the placement is instantiated once for an element type.
+namespace operations {
 template <class F, class T, int Rank, Device D>
-constexpr auto pointwise_backward(F f, Slot slot, const Tensor<T, Rank, D>& x) {
-  return
-      [f, slot, v = x](Tape<D>& tape, Tensor<T, Rank, D> dy) { tape.give(slot, ops::apply_vjp(f, v, std::move(dy))); };
-}
+struct Pointwise {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const F& f, const TapedTensor<T, Rank, D>& x) {
+    TapedTensor<T, Rank, D> y(ops::apply(f, x.value()), x.tape());
+    y.on_backward([f, slot = x.slot(), value = x.value()](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      tape.give(slot, ops::apply_vjp(f, value, std::move(dy)));
+    });
+    return y;
+  }
+};
+}  // namespace operations
 
+namespace detail {
 /// f(x). Any finished placement, kept; keeps x.
 template <class F, class T, int Rank, Device D, class W>
-constexpr auto pointwise(F f, const Variable<T, Rank, D, W>& x) {
+constexpr auto pointwise(const F& f, const Variable<T, Rank, D, W>& x) {
   check_activation<typename W::tp>();
-  Variable<T, Rank, D, W> y(ops::apply(f, x.value()), x);
-  y.on_backward(pointwise_backward(f, x.slot(), x.value()));
-  return y;
+  return Variable<T, Rank, D, W>(perform<operations::Pointwise<F, T, Rank, D>>(f, x), x);
 }
+}  // namespace detail
 
-}  // namespace dspp::detail
+}  // namespace dspp

@@ -8,6 +8,33 @@
 
 namespace dspp {
 
+namespace operations {
+/// From one state over Tp to another.
+template <class From, class To, class T, int Rank, Device D>
+struct Redistribute {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(TapedTensor<T, Rank, D>&& x, CallSite site) {
+    Tape<D>& current = x.tape();
+    CalledAt here(site);
+    TapedTensor<T, Rank, D> y(move_between<From, To>(current.context(), std::move(x).take_value(), x.whole()), current);
+    y.on_backward([slot = x.slot(), site](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      CalledAt there(site);
+      tape.give(slot, move_between<adjoint<To>, adjoint<From>>(tape.context(), std::move(dy)));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_REDISTRIBUTE_OPERATIONS(TEMPLATE, T)                                               \
+  TEMPLATE struct CompiledOperation<operations::Redistribute<Invariant, Replicate, T, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Redistribute<Invariant, Replicate, T, 3, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Redistribute<Partial, Invariant, T, 2, Cpu>>;   \
+  TEMPLATE struct CompiledOperation<operations::Redistribute<Partial, Invariant, T, 3, Cpu>>;   \
+  TEMPLATE struct CompiledOperation<operations::Redistribute<Partial, Shard<1>, T, 3, Cpu>>;    \
+  TEMPLATE struct CompiledOperation<operations::Redistribute<Shard<1>, Replicate, T, 3, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_REDISTRIBUTE_OPERATIONS)
+
 /// The same value in another state over Tp: `redistribute<Invariant>(x)`, `redistribute<Shard<1>>(x)`.
 ///
 /// Cost     forward: the collective of arrow<From, To>; backward: that of arrow<adjoint<To>, adjoint<From>>. A group of
@@ -37,16 +64,8 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallS
   if constexpr (std::is_same_v<From, Target>) {
     return x;
   } else if constexpr (exists) {
-    Tape<D>& current = x.tape();
-    CalledAt here(site);
-    const Slot slot = x.slot();
-    const Size whole = x.whole();
-    Y y(move_between<From, Target>(current.context(), std::move(x).take_value(), whole), x);
-    y.on_backward([slot, site](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-      CalledAt there(site);
-      tape.give(slot, move_between<adjoint<Target>, adjoint<From>>(tape.context(), std::move(dy)));
-    });
-    return y;
+    using Arrow = operations::Redistribute<From, Target, T, Rank, D>;
+    return Y(perform<Arrow>(std::move(x), site), x);
   } else {
     return Y();
   }

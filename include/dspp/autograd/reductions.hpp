@@ -25,6 +25,21 @@ constexpr double parts_of(const X& x) {
 }
 }  // namespace detail
 
+namespace operations {
+/// `share` times the mean of all elements.
+template <class T, int Rank, Device D>
+struct Mean {
+  using DeviceType = D;
+  static constexpr TapedTensor<Compute<T>, 0, D> run(const TapedTensor<T, Rank, D>& x, double share) {
+    TapedTensor<Compute<T>, 0, D> y(ops::scale(ops::mean(x.value()), share), x.tape());
+    y.on_backward([slot = x.slot(), shape = x.shape(), share](Tape<D>& tape, Scalar<Compute<T>, D> dy) {
+      tape.give(slot, ops::mean_vjp<T>(shape, ops::scale(std::move(dy), share)));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
 /// The sum of all elements.
 ///
 /// Placement   Invariant, Replicate and Partial are kept; Shard gives Partial
@@ -48,14 +63,9 @@ constexpr auto sum(const Variable<T, Rank, D, W>& x) {
 template <class T, int Rank, Device D, class W>
 constexpr auto mean(const Variable<T, Rank, D, W>& x) {
   check_unpadded<typename W::tp>();
-  using C = Compute<T>;
   x.tape().context().takes_plain_mean();
   const double share = 1 / detail::parts_of(x);
-  detail::Reduced<Variable<T, Rank, D, W>> y(ops::scale(ops::mean(x.value()), share), x.tape());
-  y.on_backward([slot = x.slot(), shape = x.shape(), share](Tape<D>& tape, Scalar<C, D> dy) {
-    tape.give(slot, ops::mean_vjp<T>(shape, ops::scale(std::move(dy), share)));
-  });
-  return y;
+  return detail::Reduced<Variable<T, Rank, D, W>>(perform<operations::Mean<T, Rank, D>>(x, share));
 }
 
 /// The sum of the squares of all elements.
@@ -87,22 +97,48 @@ inline constexpr int counted_dimension = Dim < 0 ? Dim + Rank : Dim;
 // What does not depend on the placement is instantiated once for an element type.
 
 template <class T, int Rank, int YRank, Device D>
-constexpr auto sum_along_backward(Slot slot, const Shape<Rank>& shape, int dimension, double divisor) {
-  return [slot, shape, dimension, divisor](Tape<D>& tape, Tensor<T, YRank, D> dy) {
-    auto one = dy.reshape(shape.with(dimension, 1));
-    dy.release();
-    if (divisor != 1) one = ops::scale(std::move(one), 1 / divisor);
-    tape.give(slot, ops::broadcast_to(one, shape));
-  };
-}
-template <class T, int Rank, int YRank, Device D>
 constexpr auto max_along_backward(Slot slot, const Shape<Rank>& shape, int dimension,
                                   const Tensor<std::int32_t, Rank - 1, D>& place) {
   return [slot, shape, dimension, place](Tape<D>& tape, const Tensor<T, YRank, D>& dy) {
     tape.give(slot, ops::max_along_vjp(shape, dimension, place, dy.reshape(place.shape())));
   };
 }
+}  // namespace detail
 
+namespace operations {
+/// The sum along a dimension over `divisor`. The dimension stays if both ranks are equal.
+template <class T, int Rank, int ResultRank, Device D>
+struct SumAlong {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, ResultRank, D> run(const TapedTensor<T, Rank, D>& x, int dimension, double divisor) {
+    auto value = ops::sum_along(x.value(), dimension, divisor);
+    TapedTensor<T, ResultRank, D> y = [&] {
+      if constexpr (ResultRank == Rank)
+        return TapedTensor<T, Rank, D>(value.reshape(x.shape().with(dimension, 1)), x.tape());
+      else
+        return TapedTensor<T, ResultRank, D>(std::move(value), x.tape());
+    }();
+    y.on_backward([slot = x.slot(), shape = x.shape(), dimension, divisor](Tape<D>& tape, Tensor<T, ResultRank, D> dy) {
+      auto one = dy.reshape(shape.with(dimension, 1));
+      dy.release();
+      if (divisor != 1) one = ops::scale(std::move(one), 1 / divisor);
+      tape.give(slot, ops::broadcast_to(one, shape));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_REDUCTION_OPERATIONS(TEMPLATE, T)                           \
+  TEMPLATE struct CompiledOperation<operations::Mean<T, 1, Cpu>>;        \
+  TEMPLATE struct CompiledOperation<operations::Mean<T, 2, Cpu>>;        \
+  TEMPLATE struct CompiledOperation<operations::SumAlong<T, 2, 1, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::SumAlong<T, 2, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::SumAlong<T, 3, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::SumAlong<T, 3, 3, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_REDUCTION_OPERATIONS)
+
+namespace detail {
 /// The result of a reduction of X along Dim in the given placement, whose dimension stays or is left out.
 template <int Dim, bool keep, class X, class Where>
 using ReducedAlong = Variable<typename X::Element, keep ? X::rank : X::rank - 1, typename X::DeviceType,
@@ -115,15 +151,7 @@ constexpr auto sum_over(const Variable<T, Rank, D, W>& x, double divisor) {
     return x;
   } else {
     using Y = ReducedAlong<Dim, keep, Variable<T, Rank, D, W>, summed_placement<W, Dim>>;
-    auto value = ops::sum_along(x.value(), Dim, divisor);
-    Y y = [&] {
-      if constexpr (keep)
-        return Y(value.reshape(x.shape().with(Dim, 1)), x);
-      else
-        return Y(std::move(value), x);
-    }();
-    y.on_backward(sum_along_backward<T, Rank, Y::rank, D>(x.slot(), x.shape(), Dim, divisor));
-    return y;
+    return Y(perform<operations::SumAlong<T, Rank, Y::rank, D>>(x, Dim, divisor), x);
   }
 }
 

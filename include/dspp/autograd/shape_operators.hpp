@@ -14,6 +14,56 @@
 
 namespace dspp {
 
+namespace operations {
+template <class T, int Rank, Device D>
+struct Permute {
+  using DeviceType = D;
+  using Order = std::array<int, static_cast<std::size_t>(Rank)>;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Order& order) {
+    TapedTensor<T, Rank, D> y(ops::transpose(x.value(), order), x.tape());
+    y.on_backward([slot = x.slot(), order](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
+      tape.give(slot, ops::transpose(dy, ops::inverse(order)));
+    });
+    return y;
+  }
+};
+
+template <class T, int Rank, int NewRank, Device D>
+struct Reshape {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, NewRank, D> run(const TapedTensor<T, Rank, D>& x, const Shape<NewRank>& shape) {
+    TapedTensor<T, NewRank, D> y(x.value().reshape(shape), x.tape());
+    y.on_backward([slot = x.slot(), before = x.shape()](Tape<D>& tape, const Tensor<T, NewRank, D>& dy) {
+      tape.give(slot, dy.reshape(before));
+    });
+    return y;
+  }
+};
+
+template <class U, class T, int Rank, Device D>
+struct Cast {
+  using DeviceType = D;
+  static constexpr TapedTensor<U, Rank, D> run(const TapedTensor<T, Rank, D>& x) {
+    TapedTensor<U, Rank, D> y(ops::cast<U>(x.value()), x.tape());
+    y.on_backward(
+        [slot = x.slot()](Tape<D>& tape, const Tensor<U, Rank, D>& dy) { tape.give(slot, ops::cast<T>(dy)); });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_SHAPE_OPERATIONS(TEMPLATE, T)                               \
+  TEMPLATE struct CompiledOperation<operations::Permute<T, 3, Cpu>>;     \
+  TEMPLATE struct CompiledOperation<operations::Permute<T, 4, Cpu>>;     \
+  TEMPLATE struct CompiledOperation<operations::Reshape<T, 2, 3, Cpu>>;  \
+  TEMPLATE struct CompiledOperation<operations::Reshape<T, 3, 2, Cpu>>;  \
+  TEMPLATE struct CompiledOperation<operations::Reshape<T, 3, 4, Cpu>>;  \
+  TEMPLATE struct CompiledOperation<operations::Reshape<T, 4, 3, Cpu>>;  \
+  TEMPLATE struct CompiledOperation<operations::Cast<T, float, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Cast<T, float, 3, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Cast<T, float, 4, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_SHAPE_OPERATIONS)
+
 /// y[i_0, i_1, ...] = x with its dimensions in the given order: `transpose<0, 2, 1>(x)`.
 ///
 /// Placement   any; Shard follows its dimension
@@ -88,9 +138,7 @@ constexpr auto broadcast_to(const Variable<T, Rank, D, W>& x, const Shape<NewRan
 /// Memory      the result
 template <class U, class T, int Rank, Device D, class W>
 constexpr auto cast(const Variable<T, Rank, D, W>& x) {
-  Variable<U, Rank, D, W> y(ops::cast<U>(x.value()), x);
-  y.on_backward([slot = x.slot()](Tape<D>& tape, const Tensor<U, Rank, D>& dy) { tape.give(slot, ops::cast<T>(dy)); });
-  return y;
+  return Variable<U, Rank, D, W>(perform<operations::Cast<U, T, Rank, D>>(x), x);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -101,12 +149,8 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x) {
                 "dspp: transpose needs each dimension once, but its order is another list. Write 0 to rank - 1 in the "
                 "new order: transpose<0, 2, 1>(x).");
   using State = transposed_state<typename W::tp, Order...>;
-  constexpr std::array<int, sizeof...(Order)> order{Order...};
-  Variable<T, Rank, D, with_tp<transposed_over_cp<W, Order...>, State>> y(ops::transpose(x.value(), order), x);
-  y.on_backward([slot = x.slot()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
-    tape.give(slot, ops::transpose(dy, ops::inverse(std::array<int, sizeof...(Order)>{Order...})));
-  });
-  return y;
+  using Y = Variable<T, Rank, D, with_tp<transposed_over_cp<W, Order...>, State>>;
+  return Y(perform<operations::Permute<T, Rank, D>>(x, std::array<int, sizeof...(Order)>{Order...}), x);
 }
 
 namespace detail {
@@ -145,11 +189,7 @@ constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& s
   detail::check_order_of_cuts<W, Placement>();
   if constexpr (W::cp_dimension >= 0)
     detail::require_cut_over_cp_kept<W, Placement, !std::is_void_v<CpTo>>(x.shape(), shape);
-  Variable<T, NewRank, D, Placement> y(x.value().reshape(shape), x);
-  y.on_backward([slot = x.slot(), before = x.shape()](Tape<D>& tape, const Tensor<T, NewRank, D>& dy) {
-    tape.give(slot, dy.reshape(before));
-  });
-  return y;
+  return Variable<T, NewRank, D, Placement>(perform<operations::Reshape<T, Rank, NewRank, D>>(x, shape), x);
 }
 
 template <int Dim, class T, int Rank, Device D, class W>

@@ -13,9 +13,15 @@
 #include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/gelu_form.hpp>
+#include <dspp/tensor/operation.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
+
+namespace operations {
+template <class T, int Rank, Device D>
+struct Backward;
+}
 
 /// Identifies the gradient of one variable: its tape, the tape's pass, and a number in the pass.
 struct Slot {
@@ -181,8 +187,7 @@ class Tape {
       // clang-format on
       return;
     }
-    const ValueKind& kind = kinds_[static_cast<std::size_t>(slot.kind)];
-    if (!kind.is<T>(shape)) detail::fail_of_kind(kind, ValueKind::of<T>(shape));
+    detail::require_kind(kinds_[static_cast<std::size_t>(slot.kind)], ValueKind::of<T>(shape));
   }
   template <class T, int Rank>
   constexpr int kind_of(const Shape<Rank>& shape);
@@ -191,6 +196,8 @@ class Tape {
     if (gradients_.size() < static_cast<std::size_t>(slots_)) gradients_.resize(static_cast<std::size_t>(slots_));
     return gradients_[static_cast<std::size_t>(slot.number)];
   }
+  template <class T>
+  constexpr void add_to(Gradient& sum, Tensor<T, 1, D>&& gradient);
   /// Destroys a node that ran, also if it threw.
   struct Destroy {
     Node* node;
@@ -209,6 +216,8 @@ class Tape {
     --count_;
     return node;
   }
+  template <class, int, Device>
+  friend struct operations::Backward;
   constexpr void run_back_to(const Node* end);
   constexpr void drop_uses(std::size_t first, bool ran) {
     for (std::size_t i = first; !ran && i < uses_.size(); ++i) --*uses_[i];
@@ -229,7 +238,7 @@ class Tape {
   int slots_ = 0;
   List<Gradient> gradients_;
   List<Gelu> gelus_;              // in the order of their slots
-  std::vector<ValueKind> kinds_;  // few: most values of a model share shapes
+  std::vector<ValueKind> kinds_;  // of the slots
   List<int*> uses_;               // in the order of the nodes
   std::size_t noted_ = 0;         // those that belong to nodes
   Mode mode_ = Mode::record;
@@ -272,12 +281,7 @@ template <Device D>
 template <class T, int Rank>
 constexpr int Tape<D>::kind_of(const Shape<Rank>& shape) {
   if (std::is_constant_evaluated()) return detail::digest_of_kind<T>(shape);  // fewer steps than a list
-  constexpr std::size_t looked_at = 8;
-  const std::size_t count = kinds_.size();
-  for (std::size_t i = count; i-- > 0 && count - i <= looked_at;)
-    if (kinds_[i].is<T>(shape)) return static_cast<int>(i);
-  kinds_.push_back(ValueKind::of<T>(shape));
-  return static_cast<int>(count);
+  return detail::index_of_kind(kinds_, ValueKind::of<T>(shape));
 }
 
 template <Device D>
@@ -296,25 +300,28 @@ constexpr void Tape<D>::give(Slot slot, Tensor<T, Rank, D> gradient) {
   }
   Gradient& sum = gradient_of(slot);
   check_kind<T>(slot, gradient.shape());
+  const Shape<1> flat{{gradient.count()}};
+  const Size offset = gradient.offset();
+  add_to(sum, Tensor<T, 1, D>::view(std::move(gradient).take_storage(), offset, flat));
+}
+
+template <Device D>
+template <class T>
+constexpr void Tape<D>::add_to(Gradient& sum, Tensor<T, 1, D>&& gradient) {
   if (sum.closed) detail::fail_of_late_gradient();
   if (sum.storage) {
-    const Shape<1> flat{{gradient.count()}};
-    auto old = Tensor<T, 1, D>::view(std::move(sum.storage), sum.offset, flat);
-    auto fresh = Tensor<T, 1, D>::view(std::move(gradient).take_storage(), gradient.offset(), flat);
+    auto old = Tensor<T, 1, D>::view(std::move(sum.storage), sum.offset, gradient.shape());
     if (old.unique()) {
-      ops::add_into(old, fresh);
-    } else if (fresh.unique()) {
-      ops::add_into(fresh, old);
-      old = std::move(fresh);
+      ops::add_into(old, gradient);
+      gradient = std::move(old);
+    } else if (gradient.unique()) {
+      ops::add_into(gradient, old);
     } else {
-      old = ops::add(old, fresh);
+      gradient = ops::add(old, gradient);
     }
-    sum.offset = old.offset();
-    sum.storage = std::move(old).take_storage();
-  } else {
-    sum.offset = gradient.offset();
-    sum.storage = std::move(gradient).take_storage();
   }
+  sum.offset = gradient.offset();
+  sum.storage = std::move(gradient).take_storage();
 }
 
 template <Device D>
@@ -352,11 +359,25 @@ constexpr void Tape<D>::record_boundary(Backward&& backward) {
 template <Device D>
 template <class T, int Rank>
 constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
-  if (output.number < 0)
-    fail(ErrorCode::state,
-         "dspp: backward needs an output that was recorded, but the tape was not recording. Call forward while "
-         "training.");
-  give(output, std::move(seed));
+  perform<operations::Backward<T, Rank, D>>(*this, output, std::move(seed));
+}
+
+namespace operations {
+/// Tape::backward.
+template <class T, int Rank, Device D>
+struct Backward {
+  using DeviceType = D;
+  static constexpr void run(Tape<D>& tape, const Slot& output, Tensor<T, Rank, D>&& seed) {
+    if (output.number < 0)
+      fail(ErrorCode::state,
+           "dspp: backward needs an output that was recorded, but the tape was not recording. Call forward while "
+           "training.");
+    tape.give(output, std::move(seed));
+    const Phase phase(tape.context());
+    tape.run_back_to(nullptr);
+  }
+
+ private:
   struct Phase {
     Context<D>& context;
     bool before;  // tapes nest: recompute
@@ -367,9 +388,12 @@ constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
       context.memory->set_backward(false);
       context.in_backward = before;
     }
-  } phase(*context_);
-  run_back_to(nullptr);
-}
+  };
+};
+}  // namespace operations
+
+#define DSPP_BACKWARD_OPERATIONS(TEMPLATE, T) TEMPLATE struct CompiledOperation<operations::Backward<T, 0, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_BACKWARD_OPERATIONS)
 
 template <Device D>
 template <class Forward, class T, int Rank>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <dspp/base/element.hpp>
 #include <dspp/tensor/shape.hpp>
@@ -19,16 +20,17 @@ struct ValueKind {
 
   template <class T, int Rank>
   static constexpr ValueKind of(const Shape<Rank>& shape);
-  template <class T, int Rank>
-  constexpr bool is(const Shape<Rank>& shape) const;
+  friend constexpr bool operator==(const ValueKind&, const ValueKind&) = default;
 };
 
-/// "[2, 3] of f32".
-inline std::string to_string(const ValueKind& kind) {
-  std::string text = "[";
-  for (int i = 0; i < kind.rank; ++i) text += (i ? ", " : "") + std::to_string(kind.extents[i]);
-  return text + "] of " + name_of(kind.type);
-}
+namespace detail {
+/// The index of a kind in a list, to which a new one is added. Few are looked at: most values of a model share kinds.
+int index_of_kind(std::vector<ValueKind>& kinds, const ValueKind& kind);
+void require_kind(const ValueKind& wanted, const ValueKind& given);
+[[noreturn]] void fail_of_pass(bool same_tape);
+[[noreturn]] void fail_of_late_gradient();
+[[noreturn]] void fail_of_rehearsed();
+}  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -49,44 +51,62 @@ template <class T, int Rank>
 constexpr int digest_of_kind(const Shape<Rank>& shape) {
   return digest_of_kind<T>(shape, std::make_integer_sequence<int, Rank>{});
 }
-template <int Rank, int... I>
-constexpr bool same_extents(const ValueKind& kind, const Shape<Rank>& shape, std::integer_sequence<int, I...>) {
-  return ((kind.extents[I] == shape.extents[I]) && ... && true);
-}
 }  // namespace detail
+
+/// "[2, 3] of f32".
+std::string to_string(const ValueKind& kind);
 
 template <class T, int Rank>
 constexpr ValueKind ValueKind::of(const Shape<Rank>& shape) {
   return detail::kind_of<T>(shape, std::make_integer_sequence<int, Rank>{});
 }
 
-template <class T, int Rank>
-constexpr bool ValueKind::is(const Shape<Rank>& shape) const {
-  return type == element_type<T> && rank == Rank &&
-         detail::same_extents(*this, shape, std::make_integer_sequence<int, Rank>{});
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string to_string(const ValueKind& kind) {
+  return to_string(Extents(kind.extents, static_cast<std::size_t>(kind.rank))) + " of " + name_of(kind.type);
 }
 
 namespace detail {
-[[noreturn]] inline void fail_of_kind(const ValueKind& wanted, const ValueKind& given) {
+
+DSPP_INLINE int index_of_kind(std::vector<ValueKind>& kinds, const ValueKind& kind) {
+  constexpr std::size_t looked_at = 8;
+  const std::size_t count = kinds.size();
+  for (std::size_t i = count; i-- > 0 && count - i <= looked_at;)
+    if (kinds[i] == kind) return static_cast<int>(i);
+  kinds.push_back(kind);
+  return static_cast<int>(count);
+}
+
+DSPP_INLINE void require_kind(const ValueKind& wanted, const ValueKind& given) {
+  if (wanted == given) return;
   fail(ErrorCode::shape, "dspp: a gradient needs the shape and element type of its variable, " + to_string(wanted) +
                              ", but it is " + to_string(given) + ". reshape or cast it before tape.give(slot, dx).");
 }
-[[noreturn]] inline void fail_of_pass(bool same_tape) {
+
+DSPP_INLINE void fail_of_pass(bool same_tape) {
   fail(ErrorCode::state,
        std::string("dspp: a gradient needs a variable of the pass that runs back, but this variable is of ") +
            (same_tape ? "an earlier pass of the tape" : "another tape") +
            ". Compute it in this pass, or use Variable::constant(x.value(), tape) if it needs no gradient.");
 }
-[[noreturn]] inline void fail_of_late_gradient() {
+
+DSPP_INLINE void fail_of_late_gradient() {
   fail(ErrorCode::state,
        "dspp: a gradient needs to come before the backward of its variable, but that has run: the gradient would be "
        "lost. Compute the variable again after backward, or call backward once for all that uses it.");
 }
-[[noreturn]] inline void fail_of_rehearsed() {
+
+DSPP_INLINE void fail_of_rehearsed() {
   fail(ErrorCode::state,
        "dspp: a value made inside a function that backward runs again needs to stay inside, but one was used outside, "
        "where it has no gradient. Return it from the function, or compute it outside.");
 }
+
 }  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

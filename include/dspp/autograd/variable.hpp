@@ -2,18 +2,18 @@
 /// A differentiable value: a local tensor, its placement as a type, and its slot on a tape.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
-#include <dspp/autograd/tape.hpp>
+#include <dspp/autograd/taped_tensor.hpp>
 #include <dspp/placement/placed.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
 
 namespace detail {
-[[noreturn]] void refuse_without_tape();
 [[noreturn]] void refuse_weights();
 
 /// Extra data of some values: a loss carries its count of targets, targets carry their weights.
@@ -67,13 +67,12 @@ constexpr void check_policy() {
 /// Converting any other Variable gives an error sentence instead of a list of candidates: the placement, element type,
 /// degree or rank is wrong.
 template <class T, int Rank, Device D, class Where>
-class Variable : public detail::MoreOf<T, Rank, D> {
+class Variable : public TapedTensor<T, Rank, D>, public detail::MoreOf<T, Rank, D> {
+  using Taped = TapedTensor<T, Rank, D>;
+
  public:
-  using Element = T;
-  using DeviceType = D;
   using Placement = Where;
   using State = typename Where::tp;
-  static constexpr int rank = Rank;
 
   constexpr Variable() = default;
   template <class T2, int Rank2, Device D2, class Where2>
@@ -101,9 +100,9 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   }
 
   /// A value computed under `tape`: gets a slot while the tape records.
-  constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
-      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())) {
-    see();
+  constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape) : Variable(Taped(std::move(value), tape)) {}
+  template <std::same_as<Taped> Result>  // and no Variable, whose placement may be another
+  constexpr explicit Variable(Result&& result) : Taped(std::move(result)) {
     static_assert(
         !is_padded<State>,
         "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the logits of "
@@ -112,17 +111,18 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   /// The same for a PaddedShard, whose dimension has `whole` elements over all ranks without the padding; 0 for the
   /// other states.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape, Size whole)
-      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())), whole_(whole) {
-    see();
+      : Variable(Taped(std::move(value), tape), whole) {}
+  template <std::same_as<Taped> Result>
+  constexpr Variable(Result&& result, Size whole) : Taped(std::move(result)) {
+    this->whole_ = whole;
   }
   /// The same for a value on the tape of `like`, padded as that is.
   template <class U, int Rank2, class Where2>
   constexpr Variable(Tensor<T, Rank, D> value, const Variable<U, Rank2, D, Where2>& like)
-      : value_(std::move(value)),
-        tape_(&like.tape()),
-        slot_(tape_->template new_slot<T>(value_.shape())),
-        whole_(is_padded<State> ? like.whole() : 0) {
-    see();
+      : Variable(Taped(std::move(value), like.tape()), like) {}
+  template <std::same_as<Taped> Result, class U, int Rank2, class Where2>
+  constexpr Variable(Result&& result, const Variable<U, Rank2, D, Where2>& like) : Taped(std::move(result)) {
+    if constexpr (is_padded<State>) this->whole_ = like.whole();
     if constexpr (requires { like.target_weights; })
       if (like.target_weights) detail::refuse_weights();
     static_assert(!is_padded<State> || is_padded<typename Where2::tp>);
@@ -134,58 +134,17 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   /// A field of a batch: its value, until a forward puts it on a tape. Target weights are set after it.
   template <class V>
   requires(std::is_same_v<V, Tensor<T, Rank, D>>) constexpr Variable& operator=(V value) {
-    value_ = std::move(value);
-    tape_ = nullptr, slot_ = {}, whole_ = 0;
+    static_cast<Taped&>(*this) = {};
+    this->value_ = std::move(value);
     static_cast<detail::MoreOf<T, Rank, D>&>(*this) = {};
     return *this;
   }
-  constexpr void put_on(Tape<D>& tape) { tape_ = &tape; }
   /// The variable of an existing slot.
   static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot, Size whole) {
     Variable result;
-    result.value_ = std::move(value);
-    result.tape_ = &tape;
-    result.slot_ = slot;
-    result.whole_ = whole;
+    static_cast<Taped&>(result) = Taped(std::move(value), tape, slot, whole);
     return result;
   }
-
-  constexpr const Tensor<T, Rank, D>& value() const { return value_; }
-  /// Moves the value out.
-  constexpr Tensor<T, Rank, D> take_value() && { return std::move(value_); }
-  /// Throws   Error(state) for a field of a batch that no forward took
-  constexpr Tape<D>& tape() const {
-    if (tape_ == nullptr) detail::refuse_without_tape();
-    return *tape_;
-  }
-  constexpr Slot slot() const { return slot_; }
-  constexpr const Shape<Rank>& shape() const { return value_.shape(); }
-  constexpr Size operator[](int dimension) const { return value_[dimension]; }
-  /// For a PaddedShard, the extent of the whole dimension without the padding; 0 for the other states.
-  constexpr Size whole() const { return whole_; }
-  constexpr Memory<D>& memory() const { return tape().memory(); }
-
-  /// Records `backward(tape, dy)`, with dy of this shape and the only handle of its block if possible.
-  template <class Backward>
-  constexpr void on_backward(Backward&& backward) const {
-    tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
-  }
-  /// The same for the result of a gelu: see Tape::record_gelu.
-  template <class Backward>
-  constexpr void on_backward_of_gelu(Backward&& backward) const {
-    tape_->template record_gelu<T, Rank>(slot_, value_.shape(), std::move(backward));
-  }
-
- private:
-  /// Shows the value to the FiniteProbe, if any.
-  constexpr void see() const {
-    if (FiniteProbe* probe = tape_->context().probe) probe->see(value_);
-  }
-
-  Tensor<T, Rank, D> value_;
-  Tape<D>* tape_ = nullptr;
-  Slot slot_;
-  Size whole_ = 0;
 };
 
 /// X with another state over Tp.
@@ -245,12 +204,6 @@ constexpr void require_one_whole(const X& x, const Y& y) {
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
-
-DSPP_INLINE void detail::refuse_without_tape() {
-  fail(ErrorCode::state,
-       "dspp: an operation needs values on a tape, but got a field of a batch that is on none. Take it inside of "
-       "loss(batch), or of on_tape(batch, tape).");
-}
 
 DSPP_INLINE void detail::refuse_weights() {
   fail(ErrorCode::usage,

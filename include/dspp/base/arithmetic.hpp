@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include <dspp/base/bits.hpp>
 #include <dspp/base/config.hpp>
 #include <dspp/base/error.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <string>
+#endif
 
 namespace dspp {
 
@@ -48,15 +51,23 @@ namespace detail {
 }
 
 /// The fault of the calling thread's rounding mode, or nullptr.
-inline const char* fault_of_rounding() {
+const char* fault_of_rounding();
+
+/// The fault of the calling thread's treatment of subnormal numbers, or nullptr.
+const char* fault_of_subnormals();
+
+[[noreturn]] void fail_of_arithmetic(const char* fault);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE const char* fault_of_rounding() {
   volatile float one = 1.0f, tiny = 0x1p-30f, more = 0x1.8p-24f;
   if (one + tiny != 1.0f || -one - tiny != -1.0f || one + more == 1.0f)
     return "the processor does not round to nearest; fesetround(FE_TONEAREST) at the start of main ends it, too";
   return nullptr;
 }
 
-/// The fault of the calling thread's treatment of subnormal numbers, or nullptr.
-inline const char* fault_of_subnormals() {
+DSPP_INLINE const char* fault_of_subnormals() {
   volatile float normal = 0x1p-126f, half = 0.5f, subnormal = 0x1p-140f, large = 0x1p100f;
   if (normal * half == 0.0f || subnormal * large == 0.0f)
     return "the processor takes subnormal numbers for zero, as in programs that were linked with -ffast-math or "
@@ -64,15 +75,20 @@ inline const char* fault_of_subnormals() {
   return nullptr;
 }
 
+DSPP_INLINE void fail_of_arithmetic(const char* fault) {
+  fail(ErrorCode::usage, std::string("dspp: training needs the arithmetic of IEEE 754, but ") + fault +
+                             ". Compile and link without such flags.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
 inline void check_arithmetic() {
   const char* fault = detail::fault_of_rounding();  // first: flags change rounded numbers
   if (!fault) fault = detail::fault_of_flags();     // before the effects of their start code
   if (!fault) fault = detail::fault_of_subnormals();
-  if (fault)
-    fail(ErrorCode::usage, std::string("dspp: training needs the arithmetic of IEEE 754, but ") + fault +
-                               ". Compile and link without such flags.");
+  if (fault) detail::fail_of_arithmetic(fault);
 }
 
 }  // namespace dspp

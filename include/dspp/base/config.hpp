@@ -74,11 +74,13 @@
 #endif
 
 #if !defined(DSPP_COMPILED) || DSPP_COMPILED + 0 == 0
+#define DSPP_LINKS_COMPILED() 0
 #define DSPP_HAS_DEFINITIONS() 1
 #define DSPP_HAS_KERNELS() 1
 #define DSPP_HAS_OPTIONS() 1
 #define DSPP_INLINE inline
 #else
+#define DSPP_LINKS_COMPILED() 1
 #if defined(DSPP_COMPILES)
 #define DSPP_HAS_DEFINITIONS() 1
 #else

@@ -21,11 +21,7 @@ class Digest {
   Digest& add(const void* data, Size bytes);
   Digest& add(std::uint64_t word) { return add(&word, 8); }
 
-  std::uint64_t value() const {
-    std::uint64_t sum = 0;
-    for (const std::uint64_t lane : lanes_) sum = mixed(sum ^ lane);
-    return sum;
-  }
+  std::uint64_t value() const;
 
  private:
   static constexpr std::uint64_t stepped(std::uint64_t lane, std::uint64_t word) {
@@ -74,7 +70,9 @@ class PlacedDigest {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline PlacedDigest& PlacedDigest::add(const void* data, Size bytes, Size place) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE PlacedDigest& PlacedDigest::add(const void* data, Size bytes, Size place) {
   const auto* at = static_cast<const unsigned char*>(data);
   std::uint64_t number = step * static_cast<std::uint64_t>(place / 8 + 1), sum = 0, word = 0;
   for (; bytes >= 8; bytes -= 8, at += 8, number += step) {
@@ -90,7 +88,7 @@ inline PlacedDigest& PlacedDigest::add(const void* data, Size bytes, Size place)
   return *this;
 }
 
-inline Digest& Digest::add(const void* data, Size bytes) {
+DSPP_INLINE Digest& Digest::add(const void* data, Size bytes) {
   const auto* at = static_cast<const unsigned char*>(data);
   const auto word_at = [](const unsigned char* from, Size length) {
     std::uint64_t word = 0;
@@ -107,5 +105,13 @@ inline Digest& Digest::add(const void* data, Size bytes) {
   lanes_[0] = stepped(a, static_cast<std::uint64_t>(bytes)), lanes_[1] = b, lanes_[2] = c, lanes_[3] = d;
   return *this;
 }
+
+DSPP_INLINE std::uint64_t Digest::value() const {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t lane : lanes_) sum = mixed(sum ^ lane);
+  return sum;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
+#include <string_view>
 
 #include <dspp/base/config.hpp>
 #include <dspp/base/printable.hpp>
@@ -38,7 +38,7 @@ class Error : public std::runtime_error {
 };
 
 /// Throws a sentence of one line, so that no echoed name begins another; only out_of_memory has a table below.
-[[noreturn]] void fail(ErrorCode code, const std::string& sentence);
+[[noreturn]] void fail(ErrorCode code, std::string_view sentence);
 
 /// Checks a condition in constant expressions and at run time alike. In a constant expression the compiler stops and
 /// prints the line of the call, hence the literal there; at run time it throws Error.
@@ -59,18 +59,18 @@ constexpr void require(bool condition, const char* sentence, ErrorCode code, std
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-std::string with_numbers(std::string sentence, std::initializer_list<Given> numbers);
+[[noreturn]] void fail_with(ErrorCode code, const char* sentence, std::initializer_list<Given> numbers);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE std::string with_numbers(std::string sentence, std::initializer_list<Given> numbers) {
-  std::string text;
+DSPP_INLINE void fail_with(ErrorCode code, const char* sentence, std::initializer_list<Given> numbers) {
+  std::string whole = sentence, text;
   for (const Given& one : numbers)
     text.append(text.empty() ? " (" : ", ").append(one.name).append(" ").append(std::to_string(one.value));
-  const std::size_t end = sentence.find(". ");  // or the last stop, if there is no advice
-  return sentence.insert(end == std::string::npos ? sentence.size() - 1 : end, text + ")");
+  const std::size_t end = whole.find(". ");  // or the last stop, if there is no advice
+  fail(code, whole.insert(end == std::string::npos ? whole.size() - 1 : end, text + ")"));
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
@@ -78,13 +78,13 @@ DSPP_INLINE std::string with_numbers(std::string sentence, std::initializer_list
 }  // namespace detail
 
 constexpr void require(bool condition, const char* sentence, ErrorCode code, std::initializer_list<Given> numbers) {
-  if (!condition) fail(code, detail::with_numbers(sentence, numbers));
+  if (!condition) detail::fail_with(code, sentence, numbers);
 }
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE void fail(ErrorCode code, const std::string& sentence) {
-  throw Error(code, code == ErrorCode::out_of_memory ? sentence : printable(sentence));
+DSPP_INLINE void fail(ErrorCode code, std::string_view sentence) {
+  throw Error(code, code == ErrorCode::out_of_memory ? std::string(sentence) : printable(sentence));
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -2,14 +2,17 @@
 /// What must be the same on every rank, as names with values.
 #pragma once
 
-#include <charconv>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <dspp/base/digest.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <charconv>
+#endif
 
 namespace dspp {
 
@@ -26,13 +29,21 @@ class Facts {
     friend bool operator==(const Fact&, const Fact&) = default;
   };
 
-  Facts& add(std::string name, std::string value);
-  Facts& add(std::string name, const char* value) { return add(std::move(name), std::string(value)); }
-  Facts& add(std::string name, bool value) { return add(std::move(name), value ? "yes" : "no"); }
+  Facts() = default;
+  Facts(const Facts&);
+  Facts(Facts&&) noexcept;
+  Facts& operator=(const Facts&);
+  Facts& operator=(Facts&&) noexcept;
+  ~Facts();
+
+  Facts& add(std::string_view name, std::string_view value);
+  Facts& add(std::string_view name, const char* value) { return add(name, std::string_view(value)); }
+  Facts& add(std::string_view name, bool value) { return add(name, value ? "yes" : "no"); }
   template <class Number>
-  requires std::is_arithmetic_v<Number> Facts& add(std::string name, Number value) {
-    char text[32];
-    return add(std::move(name), std::string(text, std::to_chars(text, text + sizeof text, value).ptr));
+  requires std::is_arithmetic_v<Number> Facts& add(std::string_view name, Number value) {
+    using Integer = std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>;
+    using Real = std::conditional_t<std::is_same_v<Number, float>, float, double>;
+    return add_number(name, static_cast<std::conditional_t<std::is_floating_point_v<Number>, Real, Integer>>(value));
   }
   /// All of another list, each name after `prefix`.
   Facts& add(const Facts& others, const std::string& prefix = {});
@@ -45,6 +56,11 @@ class Facts {
   static Facts received(std::string_view text);
 
  private:
+  Facts& add_number(std::string_view name, std::int64_t value);
+  Facts& add_number(std::string_view name, std::uint64_t value);
+  Facts& add_number(std::string_view name, float value);
+  Facts& add_number(std::string_view name, double value);
+
   std::vector<Fact> facts_;
 };
 
@@ -55,9 +71,37 @@ std::string digest_text(std::uint64_t digest);
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE Facts& Facts::add(std::string name, std::string value) {
-  facts_.push_back({std::move(name), std::move(value)});
+DSPP_INLINE Facts::Facts(const Facts&) = default;
+DSPP_INLINE Facts::Facts(Facts&&) noexcept = default;
+DSPP_INLINE Facts& Facts::operator=(const Facts&) = default;
+DSPP_INLINE Facts& Facts::operator=(Facts&&) noexcept = default;
+DSPP_INLINE Facts::~Facts() = default;
+
+DSPP_INLINE Facts& Facts::add(std::string_view name, std::string_view value) {
+  facts_.push_back({std::string(name), std::string(value)});
   return *this;
+}
+
+namespace detail {
+/// Reads back to the same bits.
+template <class Number>
+std::string text_of_number(Number value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+}  // namespace detail
+
+DSPP_INLINE Facts& Facts::add_number(std::string_view name, std::int64_t value) {
+  return add(name, detail::text_of_number(value));
+}
+DSPP_INLINE Facts& Facts::add_number(std::string_view name, std::uint64_t value) {
+  return add(name, detail::text_of_number(value));
+}
+DSPP_INLINE Facts& Facts::add_number(std::string_view name, float value) {
+  return add(name, detail::text_of_number(value));
+}
+DSPP_INLINE Facts& Facts::add_number(std::string_view name, double value) {
+  return add(name, detail::text_of_number(value));
 }
 
 DSPP_INLINE Facts& Facts::add(const Facts& others, const std::string& prefix) {
@@ -85,8 +129,8 @@ DSPP_INLINE Facts Facts::received(std::string_view text) {
     return word;
   };
   while (!text.empty()) {
-    std::string name = next();
-    facts.add(std::move(name), next());
+    const std::string name = next();
+    facts.add(name, next());
   }
   return facts;
 }

@@ -24,7 +24,11 @@ class FunctionRef<Result(Arguments...)> {
   requires(!std::same_as<F, FunctionRef> && std::is_invocable_r_v<Result, const F&, Arguments...>)
       FunctionRef(const F& f)
       : object_(std::addressof(f)), call_([](const void* object, Arguments... arguments) -> Result {
-          return (*static_cast<const F*>(object))(std::forward<Arguments>(arguments)...);
+          const F& function = *static_cast<const F*>(object);
+          if constexpr (std::is_void_v<Result>)
+            static_cast<void>(function(std::forward<Arguments>(arguments)...));
+          else
+            return function(std::forward<Arguments>(arguments)...);
         }) {}
 
   Result operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }

@@ -85,8 +85,13 @@ class List {
     size_ = capacity_ = 0;
   }
   constexpr void reserve(std::size_t capacity) {
+    if (capacity > capacity_) grow(capacity);
+  }
+
+ private:
+  /// Rare, and too much code to repeat where it is called.
+  [[gnu::noinline]] constexpr void grow(std::size_t capacity) {
     static_assert(std::is_nothrow_move_assignable_v<T>);
-    if (capacity <= capacity_) return;
     T* const larger = new T[capacity]();
     for (std::size_t i = 0; i < size_; ++i) larger[i] = static_cast<T&&>(items_[i]);
     delete[] items_;
@@ -94,7 +99,6 @@ class List {
     capacity_ = capacity;
   }
 
- private:
   T* items_ = nullptr;  // items beyond the size have the default value
   std::size_t size_ = 0, capacity_ = 0;
 };

@@ -2,18 +2,15 @@
 /// Weights to and from safetensors by global name: from any strategy to any strategy, without gathering.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
+#include <dspp/checkpoint/weights_file.hpp>
 #include <dspp/comm/all_or_none.hpp>
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/nonfinite.hpp>
-#include <dspp/io/checkpoint_manifest.hpp>
-#include <dspp/io/checkpoint_names.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/zero/full_tensors.hpp>
 
@@ -55,23 +52,6 @@ std::map<std::string, std::string> metadata_of(Holder& holder) {
   return metadata;
 }
 
-inline std::string weights_file(const std::string& directory) {
-  return directory + "/model.safetensors";
-}
-
-/// Throws, with the newest of them, if a folder holds checkpoints. Says nothing of one that cannot be listed.
-inline void refuse_folder_of_checkpoints(const std::string& directory) {
-  std::vector<std::string> tags;
-  try {
-    tags = io::checkpoints_newest_first(directory);
-  } catch (const Error&) {
-  }
-  if (tags.empty()) return;
-  fail(ErrorCode::file, "dspp: load_weights needs a checkpoint's own folder, but '" + directory +
-                            "' is a folder of checkpoints. Load '" + directory + "/" + tags.front() +
-                            "', the newest, or resume by load_checkpoint.");
-}
-
 /// Throws unless the file holds exactly the model's tensors.
 template <class Engine>
 void require_same_model(const Engine& engine, const io::SafetensorsReader& file) {
@@ -94,25 +74,11 @@ void require_same_model(const Engine& engine, const io::SafetensorsReader& file)
   }
 }
 
-/// Verifies the checksums of chunks rank, rank + ranks, ... of a checkpoint's weights; a folder that is no checkpoint
-/// has none.
-inline void verify_weights_of_checkpoint(const std::string& directory, Size rank, Size ranks) {
-  if (!io::is_checkpoint(directory)) return;
-  const std::string manifest = directory + "/" + io::detail::checkpoint_manifest_name;
-  const std::string name = std::filesystem::path(weights_file(directory)).filename().string();
-  io::verify_checkpoint_file(directory + "/" + name, io::read_checkpoint_manifest(manifest).file(name, manifest), rank,
-                             ranks);
-}
-
 /// The partial file of all ranks; creates the directory if there is none.
 template <class World>
 void create_in(io::SafetensorsWriter& writer, World& world, const std::string& directory) {
   if (world.is_first()) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error)
-      fail(ErrorCode::file, "dspp: saving needs a directory that can be made, but '" + directory + "' gives '" +
-                                error.message() + "'. Give another path.");
+    make_directory(directory);
     writer.create();
   }
   world.host().barrier();
@@ -154,11 +120,7 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site) {
   std::optional<io::SafetensorsReader> opened;
   all_or_none(ranks, [&] {
     detail::verify_weights_of_checkpoint(directory, ranks.rank(), ranks.size());
-    std::error_code ignored;
-    if (!std::filesystem::exists(detail::weights_file(directory), ignored)) {
-      io::refuse_pickled_weights_in(directory);
-      detail::refuse_folder_of_checkpoints(directory);
-    }
+    detail::refuse_other_weights_in(directory);
     opened.emplace(detail::weights_file(directory));
     detail::require_same_model(engine, *opened);
   });

@@ -2,23 +2,26 @@
 /// The contents of state.json: a training's progress, optimizer and data position.
 #pragma once
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
-#include <system_error>
 
 #include <dspp/base/facts.hpp>
+#include <dspp/base/function_ref.hpp>
 #include <dspp/base/json_writer.hpp>
 #include <dspp/engine/engine_config.hpp>
 #include <dspp/io/checkpoint_names.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/safetensors_header.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <system_error>
+#endif
 
 namespace dspp {
 
@@ -71,6 +74,50 @@ template <class State, class Optimizer>
 detail::TrainingFacts read_training_facts(const io::Json& training, const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// The text of training_facts_text; describe_optimizer() has its name, moments and numbers.
+std::string text_of_training(const TrainingProgress& progress, FunctionRef<JsonObject()> describe_optimizer,
+                             const TrainingPosition& position, const std::map<std::string, std::string>& client_state,
+                             ElementType state, const std::string& tag, const Facts& model, const Facts& groups);
+
+/// Reads a training whose state and optimizer are as given; `name` is that of the optimizer.
+TrainingFacts read_training(const io::Json& training, const std::string& path, ElementType state,
+                            const std::string& name, int moments);
+
+[[noreturn]] void fail_of_described(const char* key);
+
+}  // namespace detail
+
+template <class Optimizer>
+std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
+                                const TrainingPosition& position,
+                                const std::map<std::string, std::string>& client_state, ElementType state,
+                                const std::string& tag, const Facts& model, const Facts& groups) {
+  const auto describe_optimizer = [&] {
+    JsonObject described;
+    described.add("name", detail::optimizer_name<Optimizer>()).add("moments", Optimizer::moment_count);
+    std::set<std::string> keys{"name", "moments"};
+    if constexpr (requires { optimizer.describe([](const char*, auto) {}); })
+      optimizer.describe([&](const char* key, auto value) {
+        if (!keys.insert(key).second) detail::fail_of_described(key);
+        described.add(key, value);
+      });
+    return described;
+  };
+  return detail::text_of_training(progress, describe_optimizer, position, client_state, state, tag, model, groups);
+}
+
+template <class State, class Optimizer>
+detail::TrainingFacts read_training_facts(const io::Json& training, const std::string& path) {
+  return detail::read_training(training, path, element_type<State>, detail::optimizer_name<Optimizer>(),
+                               Optimizer::moment_count);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
 
 namespace detail {
 
@@ -133,7 +180,7 @@ class FactReader {
   const std::string& path_;
 };
 
-inline TrainingProgress read_progress(const FactReader& facts) {
+DSPP_INLINE TrainingProgress read_progress(const FactReader& facts) {
   const FactReader scale = facts.within("loss_scale");
   const Size steps = facts.count("steps"), updates = scale.count("updates");
   return {.steps = steps,
@@ -149,32 +196,25 @@ inline TrainingProgress read_progress(const FactReader& facts) {
           .run = facts.has("run") ? facts.wide("run") : 0};
 }
 
-}  // namespace detail
+DSPP_INLINE void fail_of_described(const char* key) {
+  fail(ErrorCode::usage, "dspp: saving needs an optimizer that describes each number by a name of its own, but '" +
+                             std::string(key) + "' is taken. Rename it in describe().");
+}
 
-template <class Optimizer>
-std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
-                                const TrainingPosition& position,
-                                const std::map<std::string, std::string>& client_state, ElementType state,
-                                const std::string& tag, const Facts& model, const Facts& groups) {
-  require(progress.learning_rate >= 0 && progress.learning_rate <= detail::largest_rate,
+DSPP_INLINE std::string text_of_training(const TrainingProgress& progress, FunctionRef<JsonObject()> describe_optimizer,
+                                         const TrainingPosition& position,
+                                         const std::map<std::string, std::string>& client_state, ElementType state,
+                                         const std::string& tag, const Facts& model, const Facts& groups) {
+  require(progress.learning_rate >= 0 && progress.learning_rate <= largest_rate,
           "dspp: saving needs a learning rate that is finite, at least 0 and an f32, but it is not. Call "
           "set_learning_rate().",
           ErrorCode::state);
   for (const Size count : {position.next_step, position.next_sample})
-    require(count >= 0 && count <= detail::largest_count,
+    require(count >= 0 && count <= largest_count,
             "dspp: saving needs a position in [0, 2^53], but it is outside. Give the next step or sample.",
             ErrorCode::usage, {{"position", count}});
-  JsonObject of_optimizer, of_client;
-  of_optimizer.add("name", detail::optimizer_name<Optimizer>()).add("moments", Optimizer::moment_count);
-  std::set<std::string> keys{"name", "moments"};
-  if constexpr (requires { optimizer.describe([](const char*, auto) {}); })
-    optimizer.describe([&](const char* key, auto value) {
-      if (!keys.insert(key).second)
-        fail(ErrorCode::usage,
-             "dspp: saving needs an optimizer that describes each number by a name of its own, but '" +
-                 std::string(key) + "' is taken. Rename it in describe().");
-      of_optimizer.add(key, value);
-    });
+  const JsonObject of_optimizer = describe_optimizer();
+  JsonObject of_client;
   for (const auto& [key, value] : client_state) {
     if (io::first_bad_utf8(key) >= 0 || io::first_bad_utf8(value) >= 0)
       fail(ErrorCode::usage,
@@ -213,23 +253,21 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
   return facts.text();
 }
 
-template <class State, class Optimizer>
-detail::TrainingFacts read_training_facts(const io::Json& training, const std::string& path) {
-  const detail::FactReader facts(training, path), optimizer = facts.within("optimizer");
-  const std::string element = io::safetensors_dtype(element_type<State>);
+DSPP_INLINE TrainingFacts read_training(const io::Json& training, const std::string& path, ElementType state,
+                                        const std::string& name, int moments) {
+  const FactReader facts(training, path), optimizer = facts.within("optimizer");
+  const std::string element = io::safetensors_dtype(state);
   if (facts.text("element") != element)
     fail(ErrorCode::file, "dspp: resuming needs a checkpoint in " + element + ", as this policy sums, but '" + path +
                               "' is in " + facts.text("element") + ". Take a policy of the precision that was saved.");
-  const std::string name = detail::optimizer_name<Optimizer>();
-  if (optimizer.text("name") != name || optimizer.integer("moments") != Optimizer::moment_count)
+  if (optimizer.text("name") != name || optimizer.integer("moments") != moments)
     fail(ErrorCode::file, "dspp: resuming needs the state of " + (name.empty() ? std::string("this optimizer") : name) +
-                              " with " + std::to_string(Optimizer::moment_count) + " moments, but '" + path +
-                              "' is of '" + optimizer.text("name") + "' with " +
-                              std::to_string(optimizer.integer("moments")) +
+                              " with " + std::to_string(moments) + " moments, but '" + path + "' is of '" +
+                              optimizer.text("name") + "' with " + std::to_string(optimizer.integer("moments")) +
                               ". Resume with that optimizer, or load_weights() alone.");
-  detail::TrainingFacts read;
-  read.progress = detail::read_progress(facts);
-  const detail::FactReader position = facts.within("position");
+  TrainingFacts read;
+  read.progress = read_progress(facts);
+  const FactReader position = facts.within("position");
   read.position = {position.count("next_step"), position.count("next_sample"), position.wide("seed"),
                    position.has("data_digest") ? position.wide("data_digest") : 0};
   if (facts.has("tag")) read.tag = facts.text("tag");
@@ -241,5 +279,9 @@ detail::TrainingFacts read_training_facts(const io::Json& training, const std::s
   for (const io::Json& word : client.items()) read.client_state[word.key] = word.string;
   return read;
 }
+
+}  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

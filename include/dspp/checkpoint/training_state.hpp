@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <dspp/checkpoint/checkpoint.hpp>
+#include <dspp/checkpoint/manifest_facts.hpp>
 #include <dspp/checkpoint/training_facts.hpp>
 #include <dspp/comm/all_or_none.hpp>
 #include <dspp/data/fnv.hpp>
@@ -84,10 +85,6 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
 
 namespace detail {
 
-inline std::string moment_name(const std::string& parameter, int moment) {
-  return parameter + ".moment" + std::to_string(moment + 1);
-}
-
 /// The tensors of one of a checkpoint's files, each name once: a parameter may be in several pieces.
 /// `copies(parameter)` is the number of a parameter's tensors.
 template <class Engine, class NameOf, class Copies>
@@ -127,19 +124,6 @@ void gather_checksums(C& ranks, io::CheckpointWriter& writer, std::vector<std::u
       file.checksums.push_back(sum);
     }
   }
-}
-
-/// Throws unless the checkpoint is the one that `latest` names: another may have been put in its place.
-inline void require_named(const TrainingFacts& facts, const io::CheckpointFolder& checkpoints, const std::string& tag,
-                          std::uint64_t run) {
-  const auto refuse = [&](const std::string& named, const std::string& got) {
-    fail(ErrorCode::file, "dspp: resuming needs the checkpoint that '" + checkpoints.latest() + "' names, " + named +
-                              ", but '" + checkpoints.path_of(tag) + "' is " + got + ": it was put in its place. " +
-                              io::load_another_than({checkpoints.folder, tag}));
-  };
-  if (run != 0 && facts.progress.run != run)
-    refuse("of run " + std::to_string(run), "of run " + std::to_string(facts.progress.run));
-  if (!facts.tag.empty() && facts.tag != tag) refuse("'" + tag + "'", "'" + facts.tag + "'");
 }
 
 /// Writes this rank's elements of every tensor; returns when they are on the disk.
@@ -285,41 +269,6 @@ void require_same_moments(const Engine& engine, const io::SafetensorsReader& fil
     if (tensor->shape != spec.shape || tensor->type() != spec.type) refuse("has another shape for '" + spec.name + "'");
   }
   if (file.tensors().size() != expected.size()) refuse("has tensors that the model has not");
-}
-
-/// Members of nested JSON objects as facts, "optimizer lr", at most `most`.
-inline void add_facts(Facts& facts, std::string name, const io::Json& value, std::size_t most) {
-  if (value.is(io::Json::Kind::integer))
-    facts.add(std::move(name), value.integer);
-  else if (value.is(io::Json::Kind::real))
-    facts.add(std::move(name), value.real);
-  else if (value.count() == 0)
-    facts.add(std::move(name), value.is(io::Json::Kind::boolean) ? (value.boolean ? "true" : "false") : value.string);
-  Size number = 0;
-  for (const io::Json& item : value.items()) {
-    if (facts.all().size() >= most) return;
-    std::string own = name.empty() ? "" : name + " ";
-    value.is(io::Json::Kind::object) ? own += item.key : own += std::to_string(number++);
-    add_facts(facts, std::move(own), item, most);
-  }
-}
-
-/// The facts of a checkpoint's manifest, with the checksums of its files.
-inline Facts facts_of_manifest(const io::CheckpointManifest& manifest) {
-  Facts facts;
-  constexpr std::size_t most_names = 1000;
-  add_facts(facts, "", manifest.training(), most_names);
-  if (facts.all().size() >= most_names) {
-    const std::string& text = manifest.training_text;
-    facts.add("all that the checkpoint says of the training",
-              digest_text(Digest().add(text.data(), std::ssize(text)).value()));
-  }
-  for (const io::CheckpointFile& file : manifest.files) {
-    facts.add("bytes of " + file.name, file.bytes);
-    const Size bytes = 4 * std::ssize(file.checksums);
-    facts.add("checksums of " + file.name, digest_text(Digest().add(file.checksums.data(), bytes).value()));
-  }
-  return facts;
 }
 
 /// A verified checkpoint with its files open, which may be renamed or removed from here on.

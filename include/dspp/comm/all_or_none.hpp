@@ -12,8 +12,9 @@
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/base/function_ref.hpp>
 #include <dspp/base/out_of_memory.hpp>
-#include <dspp/comm/communicator.hpp>
+#include <dspp/comm/any_communicator.hpp>
 
 namespace dspp {
 
@@ -22,8 +23,8 @@ namespace dspp {
 ///
 /// Cost     gathers a byte of each rank; after an error, broadcasts the sentence
 /// Memory   a byte for each rank
-template <Communicator C, class Work>
-void all_or_none(C& ranks, Work work);
+template <Communicator C>
+void all_or_none(C& ranks, FunctionRef<void()> work);
 
 /// `text` of rank 0, at most 255 bytes, on every rank.
 template <Communicator C>
@@ -39,33 +40,41 @@ struct SentError {
   char sentence[1023] = {};
 
   /// The exception being handled, by its type; needs no run-time type information.
-  static SentError of_current() {
-    try {
-      throw;
-    } catch (const std::bad_alloc&) {
-      SentError sent{static_cast<std::uint8_t>(ErrorCode::out_of_memory), {}};
-      std::strcat(std::strcpy(sent.sentence, "dspp: a rank"), out_of_memory_words);
-      return sent;
-    } catch (const Error& error) {
-      return of(error.code(), error.what());
-    } catch (const std::exception& error) {
-      return of(ErrorCode::state, error.what());
-    }
-  }
+  static SentError of_current();
 
  private:
-  static SentError of(ErrorCode code, std::string_view text) {
-    SentError sent{static_cast<std::uint8_t>(code), {}};
-    std::memcpy(sent.sentence, text.data(), std::min(text.size(), sizeof sent.sentence - 1));
-    return sent;
-  }
+  static SentError of(ErrorCode code, std::string_view text);
 };
 static_assert(sizeof(SentError) == 1024);
 
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE SentError SentError::of_current() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    SentError sent{static_cast<std::uint8_t>(ErrorCode::out_of_memory), {}};
+    std::strcat(std::strcpy(sent.sentence, "dspp: a rank"), out_of_memory_words);
+    return sent;
+  } catch (const Error& error) {
+    return of(error.code(), error.what());
+  } catch (const std::exception& error) {
+    return of(ErrorCode::state, error.what());
+  }
+}
+
+DSPP_INLINE SentError SentError::of(ErrorCode code, std::string_view text) {
+  SentError sent{static_cast<std::uint8_t>(code), {}};
+  std::memcpy(sent.sentence, text.data(), std::min(text.size(), sizeof sent.sentence - 1));
+  return sent;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-template <Communicator C, class Work>
-void all_or_none(C& ranks, Work work) {
+template <Communicator C>
+void all_or_none(C& ranks, FunctionRef<void()> work) {
   detail::SentError error;
   std::uint8_t failed = 0;
   std::vector<std::uint8_t> all(static_cast<std::size_t>(ranks.size()));  // first: after work() no rank may fail
@@ -93,5 +102,10 @@ std::string text_of_first(C& ranks, std::string_view text) {
   broadcast(ranks, Buffer{sent, sizeof sent, ElementType::u8}, 0, Purpose::checkpoint);
   return sent;
 }
+
+#if !DSPP_HAS_DEFINITIONS()
+extern template void all_or_none(AnyCommunicator&, FunctionRef<void()>);
+extern template std::string text_of_first(AnyCommunicator&, std::string_view);
+#endif
 
 }  // namespace dspp

@@ -103,13 +103,14 @@ class CalledAt {
     if (!std::is_constant_evaluated()) enter(site);
   }
   constexpr ~CalledAt() {
-    if (!std::is_constant_evaluated()) detail::call_path() = before_;
+    if (!std::is_constant_evaluated()) leave();
   }
   CalledAt(const CalledAt&) = delete;
   CalledAt& operator=(const CalledAt&) = delete;
 
  private:
   void enter(CallSite site);
+  void leave() noexcept;
 
   detail::CallPath before_{};
 };
@@ -175,6 +176,10 @@ DSPP_INLINE void CalledAt::enter(CallSite site) {
   detail::CallPath& path = detail::call_path();
   before_ = path;
   path = {path.depth == 0 ? site : path.outermost, site, path.depth + 1};
+}
+
+DSPP_INLINE void CalledAt::leave() noexcept {
+  detail::call_path() = before_;
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

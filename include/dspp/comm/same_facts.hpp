@@ -2,7 +2,6 @@
 /// Checks that all ranks have the same facts, and names the ranks that differ.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -11,7 +10,12 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/facts.hpp>
-#include <dspp/comm/communicator.hpp>
+#include <dspp/base/function_ref.hpp>
+#include <dspp/comm/any_communicator.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <algorithm>
+#endif
 
 namespace dspp {
 
@@ -57,6 +61,10 @@ std::string first_difference(const Facts& odd, const Facts& usual, const std::ve
 
 std::string facts_sentence(std::string_view who, const std::string& difference);
 
+/// The difference between the odd members of a group and the others. `text_of_rank(rank)` is what that rank sent.
+std::string describe_difference(const std::vector<int>& members, const OddRanks& found,
+                                FunctionRef<std::string(int)> text_of_rank);
+
 /// The text of rank `root`, on every rank.
 template <Communicator C>
 std::string text_of(C& ranks, const std::string& text, int root) {
@@ -68,19 +76,7 @@ std::string text_of(C& ranks, const std::string& text, int root) {
   return sent;
 }
 
-/// The difference between the odd members of a group and the others. `text_of_rank(rank)` is what that rank sent.
-template <class TextOfRank>
-std::string describe_difference(const std::vector<int>& members, const OddRanks& found, TextOfRank text_of_rank) {
-  const auto rank_of = [&](int member) { return members[static_cast<std::size_t>(member)]; };
-  const Facts usual = Facts::received(text_of_rank(rank_of(found.usual)));
-  const Facts odd = Facts::received(text_of_rank(rank_of(found.odd.front())));
-  std::vector<int> odd_of_world;
-  for (const int member : found.odd) odd_of_world.push_back(rank_of(member));
-  const bool one_other = members.size() == found.odd.size() + 1;
-  return first_difference(odd, usual, odd_of_world, one_other ? name_ranks({rank_of(found.usual)}) : "the others");
-}
-
-/// The same on every rank of `ranks`; collective.
+/// The difference on every rank of `ranks`; collective.
 template <Communicator C>
 std::string describe_difference(C& ranks, const std::vector<int>& members, const OddRanks& found, const Facts& mine) {
   const std::string text = mine.sent();
@@ -138,6 +134,17 @@ DSPP_INLINE std::string first_difference(const Facts& odd, const Facts& usual, c
          value_of(usual, name) + " on " + of_the_others;
 }
 
+DSPP_INLINE std::string describe_difference(const std::vector<int>& members, const OddRanks& found,
+                                            FunctionRef<std::string(int)> text_of_rank) {
+  const auto rank_of = [&](int member) { return members[static_cast<std::size_t>(member)]; };
+  const Facts usual = Facts::received(text_of_rank(rank_of(found.usual)));
+  const Facts odd = Facts::received(text_of_rank(rank_of(found.odd.front())));
+  std::vector<int> odd_of_world;
+  for (const int member : found.odd) odd_of_world.push_back(rank_of(member));
+  const bool one_other = members.size() == found.odd.size() + 1;
+  return first_difference(odd, usual, odd_of_world, one_other ? name_ranks({rank_of(found.usual)}) : "the others");
+}
+
 DSPP_INLINE std::string facts_sentence(std::string_view who, const std::string& difference) {
   return "dspp: " + std::string(who) + " needs the same on every rank, but " + difference +
          ". Start all ranks with the same program, options and files.";
@@ -160,5 +167,12 @@ void require_same_on_all_ranks(C& ranks, std::string_view who, const Facts& fact
   std::iota(members.begin(), members.end(), 0);
   fail(code, detail::facts_sentence(who, detail::describe_difference(ranks, members, found, facts)));
 }
+
+#if !DSPP_HAS_DEFINITIONS()
+extern template std::string detail::text_of(AnyCommunicator&, const std::string&, int);
+extern template std::string detail::describe_difference(AnyCommunicator&, const std::vector<int>&,
+                                                        const detail::OddRanks&, const Facts&);
+extern template void require_same_on_all_ranks(AnyCommunicator&, std::string_view, const Facts&, ErrorCode);
+#endif
 
 }  // namespace dspp

@@ -136,7 +136,8 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
   }
 }
 
-/// The errors of train_batch.
+/// The errors of forward and train_batch.
+[[noreturn]] void refuse_forward(Size micro_steps);
 [[noreturn]] void refuse_begun(Size micro_steps);
 [[noreturn]] void refuse_micro_batches(Size needed, const char* got);
 }  // namespace detail
@@ -145,6 +146,10 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
 
 #if DSPP_HAS_DEFINITIONS()
 
+DSPP_INLINE void detail::refuse_forward(Size micro_steps) {
+  fail(ErrorCode::state, "dspp: forward needs the pending step to be taken first, but its " +
+                             std::to_string(micro_steps) + " micro-steps have only been accumulated. Call step().");
+}
 DSPP_INLINE void detail::refuse_begun(Size micro_steps) {
   fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps) +
                              " micro-steps are done. Finish it with forward, backward and step.");

@@ -28,6 +28,9 @@ struct BatchPrint {
   /// In some row every inner target is the next token, but the last target is not the first token, or is ignored in a
   /// row that is not constant.
   bool ends_otherwise = false;
+
+  constexpr void add_left_out(const char* name) { fields.push_back(Field{name}); }
+  void add(const char* name, const void* data, Size bytes, bool cut);
 };
 
 namespace detail {
@@ -54,13 +57,13 @@ constexpr bool is_cut_field(const Variable<T, Rank, D, Where>&) {
 template <class B>
 constexpr BatchPrint print_of(const B& batch, Size first_sample) {
   BatchPrint print{.first_sample = first_sample};
+  const Size rows = detail::rows_of(batch);
   detail::for_each_field(batch, [&](const char* name, const auto& field) {
     const auto& tensor = detail::tensor_of(field);
-    if (!tensor) return print.fields.push_back(BatchPrint::Field{name});
+    if (!tensor) return print.add_left_out(name);
     tensor.read([&](const auto* host) {
-      print.rows = detail::rows_of(batch);
-      print.fields.push_back(
-          BatchPrint::Field{name, Digest().add(host, tensor.bytes()).value(), true, detail::is_cut_field(field)});
+      print.rows = rows;
+      print.add(name, host, tensor.bytes(), detail::is_cut_field(field));
     });
   });
   if constexpr (detail::is_token_batch<B>)
@@ -78,6 +81,10 @@ constexpr BatchPrint print_of(const B& batch, Size first_sample) {
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void BatchPrint::add(const char* name, const void* data, Size bytes, bool cut) {
+  fields.push_back(Field{name, Digest().add(data, bytes).value(), true, cut});
+}
 
 DSPP_INLINE bool detail::ends_otherwise(Size rows, Size length, const std::int32_t* all_tokens,
                                         const std::int32_t* all_targets) {

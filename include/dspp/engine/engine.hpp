@@ -18,6 +18,7 @@
 #include <dspp/engine/engine_scope.hpp>
 #include <dspp/engine/engine_types.hpp>
 #include <dspp/engine/gradient_check.hpp>
+#include <dspp/engine/library_checks.hpp>
 #include <dspp/engine/micro_step.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/rank_check.hpp>
@@ -345,9 +346,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   micro.require_engine(this);
   finish_step();
   replicas().begin_micro_step();
-  if (micro_steps_ >= sizes_.accumulate)
-    fail(ErrorCode::state, "dspp: forward needs the pending step to be taken first, but its " +
-                               std::to_string(micro_steps_) + " micro-steps have only been accumulated. Call step().");
+  if (micro_steps_ >= sizes_.accumulate) detail::refuse_forward(micro_steps_);
   check_batch(batch);
   check_batch_fits(batch, sizes_, P::cp);
   abandon(micro);

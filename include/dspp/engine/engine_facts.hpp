@@ -8,6 +8,8 @@
 #include <utility>
 
 #include <dspp/comm/same_facts.hpp>
+#include <dspp/data/batch_sizes.hpp>
+#include <dspp/engine/engine_config.hpp>
 #include <dspp/launch/policy_facts.hpp>
 #include <dspp/launch/world.hpp>
 #include <dspp/nn/walk.hpp>
@@ -15,15 +17,7 @@
 
 namespace dspp {
 
-inline Facts loss_scale_facts(const LossScaleConfig& c) {
-  return Facts()
-      .add("fixed", c.fixed)
-      .add("initial", c.initial)
-      .add("window", c.window)
-      .add("minimum", c.minimum)
-      .add("hysteresis", c.hysteresis)
-      .add("consecutive hysteresis", c.consecutive_hysteresis);
-}
+Facts loss_scale_facts(const LossScaleConfig& c);
 
 /// The name of an optimizer and its hyper-parameters, from describe().
 template <class Optimizer>
@@ -38,18 +32,18 @@ Facts optimizer_facts(const Optimizer& optimizer) {
   return facts;
 }
 
+namespace detail {
+Facts settings_facts(const BatchSizes& batch, const EngineConfig& set);
+std::string name_of_group(const ParameterGroups& groups, const ParameterGroup& group);
+Facts numbers_of_groups(const ParameterGroups& groups);
+}  // namespace detail
+
 /// The numbers of each group, and the group of each parameter that has one.
 template <class Inventory>
 Facts group_facts(const ParameterGroups& groups, const Inventory& inventory) {
-  Facts facts;
-  for (const ParameterGroup& group : groups) {
-    const std::string at = "group " + std::to_string(&group - groups.begin() + 1);
-    facts.add(at, group.name).add(at + " lr_factor", group.lr_factor).add(at + " weight_decay", group.weight_decay);
-    facts.add(at + " frozen", group.frozen).add(at + " matrices", static_cast<int>(group.matrices));
-  }
+  Facts facts = detail::numbers_of_groups(groups);
   for (const auto& named : inventory.parameters)
-    if (named.parameter->group)
-      facts.add(named.name->text, "group " + std::to_string(named.parameter->group - groups.begin() + 1));
+    if (named.parameter->group) facts.add(named.name->text, detail::name_of_group(groups, *named.parameter->group));
   return facts;
 }
 
@@ -92,24 +86,22 @@ struct ModelFacts {
   template <class T, int Rank, Device D>
   void parameter(const Path& path, const Parameter<T, Rank, D>& p) {
     if (described_alone) return;
-    const char* const initial[] = {"zeros", "ones", "normal"};
-    std::string text = std::string(name_of(element_type<T>)) + " " + to_string(p.global_shape());
-    if (p.cut.dimension >= 0) text += " cut along " + std::to_string(p.cut.dimension);
-    if (p.cut.dimension >= 0) text += " in " + std::to_string(p.cut.parts);
-    if (p.piece > 0 || p.geometry.tile.columns > 0) text += " piece " + to_string(p.shape());
-    text += std::string(", ") + initial[static_cast<int>(p.initial.kind)] + (p.decays ? "" : ", without decay");
-    facts.add(path.text(), text);
-    if (p.initial.kind == Initial::Kind::normal) facts.add(path.text() + " stddev", p.initial.stddev);
+    const bool is_piece = p.piece > 0 || p.geometry.tile.columns > 0;
+    add_parameter(path, std::string(name_of(element_type<T>)) + " " + to_string(p.global_shape()),
+                  is_piece ? to_string(p.shape()) : std::string(), p.cut, p.initial, p.decays);
   }
   void site(const Path& path, const RandomSite&) {
     if (!described_alone) facts.add(path.text(), "a place of random numbers");
   }
   void begin_unit(const Path&, const auto&) {}
   void end_unit(const auto&) {}
+  /// `piece`: its shape, if it is one of several.
+  void add_parameter(const Path& path, std::string shape, const std::string& piece, const Cut& cut,
+                     const Initial& initial, bool decays);
   template <class L>
   void layer(const Path& path, const L& layer) {
-    each_described(path, layer, [&](std::string_view key, std::string name, auto value) {
-      if (!described_alone || (key != "probability" && names.insert(name).second)) facts.add(std::move(name), value);
+    each_described(path, layer, [&](std::string_view key, const std::string& name, auto value) {
+      if (!described_alone || (key != "probability" && names.insert(name).second)) facts.add(name, value);
     });
   }
 };
@@ -154,14 +146,8 @@ constexpr void require_same_engines(Engine& engine, Model& model) {
   if (world.size() == 1) return;
   detail::compare_given(world.host(), "Engine", [&](auto&) {
     const auto& set = engine.config();  // names that hide none of a program's own
-    const auto& batch = engine.sizes();
     Facts facts = policy_facts<typename Engine::P>().add("seed", world.seed());
-    facts.add("micro_batch", batch.micro_batch).add("sequence", batch.sequence).add("accumulate", batch.accumulate);
-    facts.add("clip_norm", set.clip_norm);
-    facts.add("bucket_bytes", set.bucket_bytes).add("check_ranks", set.check_ranks);
-    facts.add("skip_nonfinite", set.skip_nonfinite).add("largest_norm", set.largest_norm);
-    facts.add("zero_gradients", set.zero_gradients);
-    facts.add(loss_scale_facts(set.loss_scale), "loss_scale ");
+    facts.add(detail::settings_facts(engine.sizes(), set));
     facts.add(group_facts(set.groups, engine.inventory()), "groups ");
     facts.add(optimizer_facts(engine.optimizer()), "optimizer ").add(model_facts(model), "model ");
     return facts;
@@ -175,5 +161,57 @@ constexpr void require_same_weights(World<P>& world, Model& model) {
     return policy_facts<P>().add("seed", world.seed()).add(model_facts(model), "model ");
   });
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Facts loss_scale_facts(const LossScaleConfig& c) {
+  return Facts()
+      .add("fixed", c.fixed)
+      .add("initial", c.initial)
+      .add("window", c.window)
+      .add("minimum", c.minimum)
+      .add("hysteresis", c.hysteresis)
+      .add("consecutive hysteresis", c.consecutive_hysteresis);
+}
+
+DSPP_INLINE Facts detail::settings_facts(const BatchSizes& batch, const EngineConfig& set) {
+  Facts facts;
+  facts.add("micro_batch", batch.micro_batch).add("sequence", batch.sequence).add("accumulate", batch.accumulate);
+  facts.add("clip_norm", set.clip_norm);
+  facts.add("bucket_bytes", set.bucket_bytes).add("check_ranks", set.check_ranks);
+  facts.add("skip_nonfinite", set.skip_nonfinite).add("largest_norm", set.largest_norm);
+  facts.add("zero_gradients", set.zero_gradients);
+  return facts.add(loss_scale_facts(set.loss_scale), "loss_scale ");
+}
+
+DSPP_INLINE std::string detail::name_of_group(const ParameterGroups& groups, const ParameterGroup& group) {
+  return "group " + std::to_string(&group - groups.begin() + 1);
+}
+
+DSPP_INLINE Facts detail::numbers_of_groups(const ParameterGroups& groups) {
+  Facts facts;
+  for (const ParameterGroup& group : groups) {
+    const std::string at = name_of_group(groups, group);
+    facts.add(at, group.name).add(at + " lr_factor", group.lr_factor).add(at + " weight_decay", group.weight_decay);
+    facts.add(at + " frozen", group.frozen).add(at + " matrices", static_cast<int>(group.matrices));
+  }
+  return facts;
+}
+
+DSPP_INLINE void detail::ModelFacts::add_parameter(const Path& path, std::string shape, const std::string& piece,
+                                                   const Cut& cut, const Initial& initial, bool decays) {
+  const char* const initials[] = {"zeros", "ones", "normal"};
+  std::string text = std::move(shape);
+  if (cut.dimension >= 0) text += " cut along " + std::to_string(cut.dimension);
+  if (cut.dimension >= 0) text += " in " + std::to_string(cut.parts);
+  if (!piece.empty()) text += " piece " + piece;
+  text += std::string(", ") + initials[static_cast<int>(initial.kind)] + (decays ? "" : ", without decay");
+  facts.add(path.text(), text);
+  if (initial.kind == Initial::Kind::normal) facts.add(path.text() + " stddev", initial.stddev);
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -13,30 +13,65 @@
 
 namespace dspp {
 
-/// Its tape, its position in the random streams, its target counts, and its pending gradients. An engine has one for
-/// its three verbs; pipelines may keep several in flight. Belongs to one engine, which must outlive it.
-///
-/// Memory   the saved activations and the batch of its forward, until its backward
-template <Device D, class B = Batch<D>>
-class MicroStep {
- public:
-  /// For Engine: with the engine's memory and groups, and the model's number of parameters.
-  constexpr MicroStep(const void* engine, const Context<D>& context, int parameters)
-      : engine_(engine), context_(context), tape_(context_) {
-    resize(parameters);
-  }
-  MicroStep(const MicroStep&) = delete;
-  MicroStep& operator=(const MicroStep&) = delete;
+namespace detail {
 
- private:
-  template <class, class>
-  friend class Engine;
+/// The part of a micro-step that does not depend on the type of its batch.
+template <Device D>
+class MicroStepState {
+ protected:
+  [[gnu::noinline]] constexpr MicroStepState(const void* engine, const Context<D>& context, int parameters)
+      : engine_(engine), context_(context), tape_(context_) {
+    uses_.resize(static_cast<std::size_t>(parameters));
+  }
+  MicroStepState(const MicroStepState&) = delete;
+  MicroStepState& operator=(const MicroStepState&) = delete;
+  [[gnu::noinline]] constexpr ~MicroStepState() {}  // not defaulted: g++ leaves those out of the library
 
   constexpr void require_engine(const void* engine) const {
     // clang-format off
     require(engine_ == engine, "dspp: an engine needs micro-steps of its own, but got another engine's. Take engine.micro_step().", ErrorCode::usage);
     // clang-format on
   }
+  [[gnu::noinline]] constexpr void abandon() {
+    tape_.clear();
+    targets_ = {};
+    reports_.free();
+    waits_for_backward_ = false;
+    if (!counts_uses_) return;
+    for (int& pending : uses_) pending = 0;
+    counts_uses_ = false;
+  }
+
+  const void* engine_;
+  Context<D> context_;
+  Tape<D> tape_;
+  List<int> uses_;                ///< pending gradients of each parameter
+  Tensor<double, 1, D> targets_;  ///< TargetCounts of the forward's batch
+  List<Reported<D>> reports_;     ///< of the forward
+  const void* loss_ = nullptr;    ///< address of the forward's loss; null on paper
+  BatchPrint input_{};            ///< in a step that checks the ranks
+  Size step_ = 0;                 ///< the engine's step of the forward, discarded ones counted
+  bool waits_for_backward_ = false;
+  bool counts_uses_ = false;  ///< some of `uses_` may be above 0
+};
+
+}  // namespace detail
+
+/// Its tape, its position in the random streams, its target counts, and its pending gradients. An engine has one for
+/// its three verbs; pipelines may keep several in flight. Belongs to one engine, which must outlive it.
+///
+/// Memory   the saved activations and the batch of its forward, until its backward
+template <Device D, class B = Batch<D>>
+class MicroStep : detail::MicroStepState<D> {
+ public:
+  /// For Engine: with the engine's memory and groups, and the model's number of parameters.
+  constexpr MicroStep(const void* engine, const Context<D>& context, int parameters)
+      : detail::MicroStepState<D>(engine, context, parameters) {}
+
+ private:
+  template <class, class>
+  friend class Engine;
+
   /// Keeps the batch until backward, where the host can look at it without waiting.
   constexpr void keep(const B& batch) {
     if (!detail::known_at_once<D>) return;
@@ -52,35 +87,17 @@ class MicroStep {
     forget_batch();
   }
   constexpr void forget_batch() { batch_ = {}, keeps_ = false; }
-  constexpr void resize(int parameters) { uses_.resize(static_cast<std::size_t>(parameters)); }
   /// Discards a forward whose backward will not run.
   constexpr void abandon() {
-    tape_.clear();
+    detail::MicroStepState<D>::abandon();
     forget_batch();
-    targets_ = {};
-    reports_.free();
     suspect_ = {};
-    waits_for_backward_ = false;
-    if (!counts_uses_) return;
-    for (int& pending : uses_) pending = 0;
-    counts_uses_ = false;
   }
 
-  const void* engine_;
-  Context<D> context_;
-  Tape<D> tape_;
-  List<int> uses_;                ///< pending gradients of each parameter
   B batch_{};                     ///< of the forward
   bool keeps_ = false;            ///< batch_ is set
   std::uint64_t digest_ = 0;      ///< of the batch at its forward
-  Tensor<double, 1, D> targets_;  ///< TargetCounts of the forward's batch
-  List<Reported<D>> reports_;     ///< of the forward
-  const void* loss_ = nullptr;    ///< address of the forward's loss; null on paper
   detail::Suspect<B> suspect_{};  ///< the batch, if its loss may not be finite
-  BatchPrint input_{};            ///< in a step that checks the ranks
-  Size step_ = 0;                 ///< the engine's step of the forward, discarded ones counted
-  bool waits_for_backward_ = false;
-  bool counts_uses_ = false;  ///< some of `uses_` may be above 0
 };
 
 }  // namespace dspp

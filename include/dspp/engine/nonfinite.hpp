@@ -17,6 +17,7 @@
 #include <dspp/ops/flat_range.hpp>
 #include <dspp/zero/full_tensors.hpp>
 #include <dspp/zero/gradients.hpp>
+#include <dspp/zero/sharded_state.hpp>
 
 namespace dspp {
 
@@ -52,32 +53,30 @@ bool finite_part(Memory<D>& memory, const T* data, Size first, Size begin, Size 
 }
 
 /// True if this rank's values and masters of a piece of a parameter are finite.
-template <class Engine, class B>
-bool holds_finite(Engine& engine, const ParameterBase<typename Engine::D>& p, const B& b) {
-  const Range own = engine.replicas().owned(b);
-  const Range held = engine.replicas().held(b);
+template <class T, Device D>
+bool holds_finite(ShardedState<T, D>& state, const ParameterBase<D>& p, const Bucket<T, D>& b) {
+  const Replicas<T, D>& replicas = state.replicas();
+  const Range own = replicas.owned(b);
+  const Range held = replicas.held(b);
   const auto part = [&](const auto& tensor, Range range) {
-    return finite_part<typename Engine::D>(engine.world().memory(), tensor.data(), range.begin,
-                                           std::max(range.begin, p.offset), std::min(range.end, p.offset + p.count()));
+    return finite_part<D>(replicas.memory(), tensor.data(), range.begin, std::max(range.begin, p.offset),
+                          std::min(range.end, p.offset + p.count()));
   };
-  const auto& master = engine.state().of(b).master;
+  const auto& master = state.of(b).master;
   return part(b.values, held) && (!master || part(master, own));
 }
 
 /// True if the reduced gradient of this rank's range of a piece is finite.
-template <class Engine, class B>
-bool has_finite_gradient(Engine& engine, const ParameterBase<typename Engine::D>& p, B& b) {
-  const Range own = engine.replicas().owned(b);
-  const auto& storage = b.reduced;
+template <class T, Device D>
+bool has_finite_gradient(const Replicas<T, D>& replicas, const ParameterBase<D>& p, const Bucket<T, D>& b) {
+  const Range own = replicas.owned(b);
   const auto part = [&]<class G>(const G*) {
-    return finite_part<typename Engine::D>(engine.world().memory(), reinterpret_cast<const G*>(storage.data()),
-                                           own.begin, std::max(own.begin, p.offset),
-                                           std::min(own.end, p.offset + p.count()));
+    return finite_part<D>(replicas.memory(), reinterpret_cast<const G*>(b.reduced.data()), own.begin,
+                          std::max(own.begin, p.offset), std::min(own.end, p.offset + p.count()));
   };
-  using T = typename Engine::T;
-  if (!storage) return true;
-  return engine.replicas().config().wide_gradients ? part(static_cast<const Compute<T>*>(nullptr))
-                                                   : part(static_cast<const T*>(nullptr));
+  if (!b.reduced) return true;
+  return replicas.config().wide_gradients ? part(static_cast<const Compute<T>*>(nullptr))
+                                          : part(static_cast<const T*>(nullptr));
 }
 
 /// Indices in model order: the first non-finite parameter, and the last parameter with a non-finite gradient (backward
@@ -86,22 +85,19 @@ struct NonFiniteParameters {
   Size parameter = 0, gradient = -1;
 };
 
-template <class Engine>
-NonFiniteParameters nonfinite_parameters(Engine& engine) {
-  const auto& parameters = engine.inventory().parameters;
-  NonFiniteParameters found{std::ssize(parameters), -1};
-  for (Size i = 0; i < std::ssize(parameters); ++i)
-    for_each_piece(parameters[static_cast<std::size_t>(i)], [&](const auto& p, auto& b) {
-      if (!holds_finite(engine, p, b)) found.parameter = std::min(found.parameter, i);
-      if (!has_finite_gradient(engine, p, b)) found.gradient = i;
+template <class T, Device D>
+NonFiniteParameters nonfinite_parameters(const Inventory<T, D>& inventory, ShardedState<T, D>& state) {
+  NonFiniteParameters found{std::ssize(inventory.parameters), -1};
+  for (Size i = 0; i < std::ssize(inventory.parameters); ++i)
+    for_each_piece(inventory.parameters[static_cast<std::size_t>(i)], [&](const auto& p, auto& b) {
+      if (!holds_finite(state, p, b)) found.parameter = std::min(found.parameter, i);
+      if (!has_finite_gradient(state.replicas(), p, b)) found.gradient = i;
     });
   return found;
 }
 
 /// The layer of a parameter: blocks.0.mlp.up of blocks.0.mlp.up.weight.
-inline std::string_view module_of(std::string_view parameter) {
-  return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
-}
+std::string_view module_of(std::string_view parameter);
 
 /// Moments per parameter of a bucket: 0 for Weights.
 template <class Engine, class B>
@@ -168,6 +164,33 @@ FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const ty
   return probe;
 }
 
+/// One rank's numbers on a step that is not finite, which all ranks gather.
+struct NonFiniteReport {
+  Size parameters = 0;  ///< of the model
+  NonFiniteParameters found{};
+  double loss = 0;     ///< of the suspect
+  Size field = -1;     ///< as of nonfinite_field()
+  List<Size> extents;  ///< of the suspect
+
+  std::vector<double> numbers() const;
+};
+
+/// The first value that is not finite, by the reports of all ranks.
+struct NonFiniteVerdict {
+  NonFinite::Kind kind = NonFinite::Kind::gradient;
+  Size number = -1;  ///< of the parameter or field; -1: none
+  int rank = -1;     ///< as in NonFinite
+  bool infinite = false;
+  List<Size> extents{};  ///< of that rank's suspect
+
+  NonFiniteVerdict(const NonFiniteReport& own, const std::vector<double>& of_ranks);
+};
+
+/// Each rank gives two numbers: how many values its forward computed before the first that is not finite, and the
+/// number of the parameter read there. Returns the parameter of the rank with the fewest; -1: none found one.
+Size first_reached(const std::vector<double>& of_ranks);
+inline constexpr double never_reached = 1e300;
+
 /// Finds the first value that is not finite, after a step whose gradient or loss is not on some rank. `repeat` reruns
 /// the forward of a batch on all ranks. Discards all gradients.
 ///
@@ -178,37 +201,21 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
                          const Suspect<typename Engine::B>& suspect, Repeat repeat) {
   const auto& parameters = engine.inventory().parameters;
   auto& ranks = engine.world().host();
-  const NonFiniteParameters own = nonfinite_parameters(engine);
-  const List<Size> own_extents = extents_of(suspect.batch);
-  constexpr std::size_t first_extent = 4;
-  const std::size_t width = first_extent + own_extents.size();
-  std::vector<double> numbers{static_cast<double>(own.parameter), static_cast<double>(own.gradient), suspect.loss,
-                              static_cast<double>(nonfinite_field(suspect.batch))};
-  for (const Size extent : own_extents) numbers.push_back(static_cast<double>(extent));
-  const auto all = gather_numbers(ranks, numbers);
-  NonFinite result;
-  double parameter = static_cast<double>(std::ssize(parameters)), gradient = -1, field = -1;
-  List<Size> extents;
-  for (std::size_t at = 0; at < all.size(); at += width) {
-    parameter = std::min(parameter, all[at]);
-    gradient = std::max(gradient, all[at + 1]);
-    if (result.rank >= 0 || std::isfinite(all[at + 2])) continue;
-    result.rank = static_cast<int>(at / width), result.infinite = std::isinf(all[at + 2]);
-    field = all[at + 3];
-    for (std::size_t i = first_extent; i < width; ++i) extents.push_back(static_cast<Size>(all[at + i]));
-  }
-  const auto name_of_number = [&](double number) -> std::string_view {
+  const NonFiniteReport own{std::ssize(parameters), nonfinite_parameters(engine.inventory(), engine.state()),
+                            suspect.loss, nonfinite_field(suspect.batch), extents_of(suspect.batch)};
+  const NonFiniteVerdict verdict(own, gather_numbers(ranks, own.numbers()));
+  NonFinite result{.kind = verdict.kind, .rank = verdict.rank, .infinite = verdict.infinite};
+  const auto name_of_number = [&](Size number) -> std::string_view {
     return parameters[static_cast<std::size_t>(number)].name->text;
   };
-  if (parameter < static_cast<double>(std::ssize(parameters))) {
-    result.kind = NonFinite::Kind::parameter, result.name = name_of_number(parameter);
-  } else if (field >= 0) {
-    result.kind = NonFinite::Kind::input, result.name = name_of_field(suspect.batch, static_cast<Size>(field));
-  } else if (result.rank >= 0) {
-    result.kind = NonFinite::Kind::output;
-    if (std::all_of(extents.begin(), extents.end(), [](Size extent) { return extent == 0; })) return result;
+  const List<Size>& extents = verdict.extents;
+  if (verdict.kind == NonFinite::Kind::input) {
+    result.name = name_of_field(suspect.batch, verdict.number);
+  } else if (verdict.kind != NonFinite::Kind::output) {
+    if (verdict.number >= 0) result.name = name_of_number(verdict.number);
+  } else if (!std::all_of(extents.begin(), extents.end(), [](Size extent) { return extent == 0; })) {
     // All ranks run the same shapes: ranks of Cp and Tp exchange parts of it.
-    const bool repeats_own = suspect.known && std::equal(extents.begin(), extents.end(), own_extents.begin());
+    const bool repeats_own = suspect.known && std::equal(extents.begin(), extents.end(), own.extents.begin());
     const auto batch = repeats_own ? suspect.batch : zeros_of<typename Engine::B>(extents, engine.world().memory());
     RandomPosition position = suspect.position;
     if (!repeats_own) position = {context.random.key, engine.steps(), 0, rows_of(batch)};
@@ -217,13 +224,9 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
     for (Size i = 0; i < std::ssize(parameters); ++i)
       if (parameters[static_cast<std::size_t>(i)].parameter == probe.parameter()) number = static_cast<double>(i);
     const bool located = repeats_own && probe.found() && number >= 0;
-    constexpr double none = 1e300;
-    const auto found = gather_numbers(ranks, {located ? static_cast<double>(probe.values()) : none, number});
-    double earliest = none;
-    for (std::size_t at = 0; at < found.size(); at += 2)
-      if (found[at] < earliest) earliest = found[at], result.name = module_of(name_of_number(found[at + 1]));
-  } else if (gradient >= 0) {
-    result.name = name_of_number(gradient);
+    const Size reached =
+        first_reached(gather_numbers(ranks, {located ? static_cast<double>(probe.values()) : never_reached, number}));
+    if (reached >= 0) result.name = module_of(name_of_number(reached));
   }
   return result;
 }
@@ -231,6 +234,11 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
 /// What an optimizer's moments of type S can hold.
 template <class S>
 inline constexpr double largest_square = static_cast<double>(std::numeric_limits<S>::max());
+
+[[noreturn]] void fail_spike(Size step, double norm, double largest);
+[[noreturn]] void fail_square(Size step, double norm, double most);
+[[noreturn]] void fail_zero_gradient(Size step);
+[[noreturn]] void fail_nonfinite(std::string_view who, bool of_moment, const std::string& name);
 
 /// Keeps a batch whose loss is not finite and decides whether its step is skipped.
 template <Device D, class B>
@@ -297,35 +305,113 @@ class FiniteGuard {
   /// Consecutive overflows allowed under a fixed loss scale, which never shrinks.
   static constexpr Size most_under_fixed_scale = 1000;
 
-  [[noreturn]] static void fail_spike(Size step, double norm, double largest) {
-    fail(ErrorCode::state, "dspp: training needs gradient norms of at most EngineConfig::largest_norm, " +
-                               std::to_string(largest) + ", but in step " + std::to_string(step) + " it is " +
-                               std::to_string(norm) +
-                               ". No rank has updated anything. Look at that batch, lower the learning rate, or let "
-                               "EngineConfig::skip_nonfinite leave some such steps out.");
-  }
-  [[noreturn]] static void fail_square(Size step, double norm, double most) {
-    fail(ErrorCode::state,
-         "dspp: training needs gradients whose squares an optimizer's moments can hold, so a norm of at most " +
-             std::to_string(most) + ", but in step " + std::to_string(step) + " it is " + std::to_string(norm) +
-             ". No rank has updated anything. Look at that batch, set EngineConfig::clip_norm, or let "
-             "EngineConfig::skip_nonfinite leave some such steps out.");
-  }
-  [[noreturn]] static void fail_zero_gradient(Size step) {
-    fail(ErrorCode::state,
-         "dspp: training needs a gradient, but in step " + std::to_string(step) +
-             " that of every parameter is zero in all elements, under every rank's loss. No rank has updated anything. "
-             "Let the loss depend on the parameters, raise a loss scale under which gradients vanish, or set "
-             "EngineConfig::zero_gradients where such steps are meant.");
-  }
-
   Suspect<B> step_;   ///< of a backward of this step
   Size skipped_ = 0;  ///< in a row
 };
 
 }  // namespace detail
 
-inline std::string NonFinite::sentence(Size step, Size skipped) const {
+template <class Engine>
+void require_finite_parameters(Engine& engine, std::string_view who, bool moments) {
+  if constexpr (requires { engine.finish_step(); }) engine.finish_step();
+  const auto& parameters = engine.inventory().parameters;
+  auto& replicas = engine.replicas();
+  const auto none = static_cast<double>(parameters.size());
+  std::vector<double> first{none, none};  // index of the first parameter, and of the first with such a moment
+  for (std::size_t i = parameters.size(); i-- > 0;)
+    detail::for_each_owned(engine, parameters[i], [&](auto& b, Size at, Size, Size count) {
+      const auto finite = [&](const auto& tensor) {
+        auto& memory = engine.world().memory();
+        return detail::finite_part<typename Engine::D>(memory, tensor.data(), 0, at, at + count);
+      };
+      auto* const state = optimizer_state(engine, b);
+      if (!finite(replicas.owned_values(b)) || (state && state->master && !finite(state->master)))
+        first[0] = static_cast<double>(i);
+      for (int m = 0; moments && m < detail::moments_held(engine, b); ++m)
+        if (!finite(state->moments[m])) first[1] = static_cast<double>(i);
+    });
+  const auto all = detail::gather_numbers(engine.world().host(), first);
+  for (std::size_t i = 0; i < all.size(); ++i) first[i % 2] = std::min(first[i % 2], all[i]);
+  const bool of_moment = first[0] == none;
+  if (of_moment && first[1] == none) return;
+  detail::fail_nonfinite(who, of_moment,
+                         parameters[static_cast<std::size_t>(of_moment ? first[1] : first[0])].name->text);
+}
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string_view detail::module_of(std::string_view parameter) {
+  return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+}
+
+DSPP_INLINE std::vector<double> detail::NonFiniteReport::numbers() const {
+  std::vector<double> all{static_cast<double>(found.parameter), static_cast<double>(found.gradient), loss,
+                          static_cast<double>(field)};
+  for (const Size extent : extents) all.push_back(static_cast<double>(extent));
+  return all;
+}
+
+DSPP_INLINE detail::NonFiniteVerdict::NonFiniteVerdict(const NonFiniteReport& own,
+                                                       const std::vector<double>& of_ranks) {
+  constexpr std::size_t first_extent = 4;
+  const std::size_t width = first_extent + own.extents.size();
+  const auto none = static_cast<double>(own.parameters);
+  double parameter = none, gradient = -1, field = -1;
+  for (std::size_t at = 0; at < of_ranks.size(); at += width) {
+    parameter = std::min(parameter, of_ranks[at]);
+    gradient = std::max(gradient, of_ranks[at + 1]);
+    if (rank >= 0 || std::isfinite(of_ranks[at + 2])) continue;
+    rank = static_cast<int>(at / width), infinite = std::isinf(of_ranks[at + 2]);
+    field = of_ranks[at + 3];
+    for (std::size_t i = first_extent; i < width; ++i) extents.push_back(static_cast<Size>(of_ranks[at + i]));
+  }
+  if (parameter < none)
+    kind = NonFinite::Kind::parameter, number = static_cast<Size>(parameter);
+  else if (field >= 0)
+    kind = NonFinite::Kind::input, number = static_cast<Size>(field);
+  else if (rank >= 0)
+    kind = NonFinite::Kind::output;
+  else
+    number = static_cast<Size>(gradient);
+}
+
+DSPP_INLINE Size detail::first_reached(const std::vector<double>& of_ranks) {
+  double earliest = never_reached, parameter = -1;
+  for (std::size_t at = 0; at < of_ranks.size(); at += 2)
+    if (of_ranks[at] < earliest) earliest = of_ranks[at], parameter = of_ranks[at + 1];
+  return static_cast<Size>(parameter);
+}
+
+DSPP_INLINE void detail::fail_spike(Size step, double norm, double largest) {
+  fail(ErrorCode::state, "dspp: training needs gradient norms of at most EngineConfig::largest_norm, " +
+                             std::to_string(largest) + ", but in step " + std::to_string(step) + " it is " +
+                             std::to_string(norm) +
+                             ". No rank has updated anything. Look at that batch, lower the learning rate, or let "
+                             "EngineConfig::skip_nonfinite leave some such steps out.");
+}
+DSPP_INLINE void detail::fail_square(Size step, double norm, double most) {
+  fail(ErrorCode::state,
+       "dspp: training needs gradients whose squares an optimizer's moments can hold, so a norm of at most " +
+           std::to_string(most) + ", but in step " + std::to_string(step) + " it is " + std::to_string(norm) +
+           ". No rank has updated anything. Look at that batch, set EngineConfig::clip_norm, or let "
+           "EngineConfig::skip_nonfinite leave some such steps out.");
+}
+DSPP_INLINE void detail::fail_zero_gradient(Size step) {
+  fail(ErrorCode::state,
+       "dspp: training needs a gradient, but in step " + std::to_string(step) +
+           " that of every parameter is zero in all elements, under every rank's loss. No rank has updated anything. "
+           "Let the loss depend on the parameters, raise a loss scale under which gradients vanish, or set "
+           "EngineConfig::zero_gradients where such steps are meant.");
+}
+
+DSPP_INLINE void detail::fail_nonfinite(std::string_view who, bool of_moment, const std::string& name) {
+  fail(ErrorCode::state, "dspp: " + std::string(who) + " needs parameters" + (of_moment ? " and moments" : "") +
+                             " that are finite, but " + (of_moment ? "a moment of '" : "'") + name +
+                             "' holds a value that is not. Go on from a checkpoint that was saved before, with a lower "
+                             "learning rate.");
+}
+
+DSPP_INLINE std::string NonFinite::sentence(Size step, Size skipped) const {
   const std::string number = std::to_string(step), quoted = "'" + std::string(name) + "'";
   const std::string before = skipped > 0 ? ", after " + std::to_string(skipped) + " skipped before it," : "";
   const std::string remedy =
@@ -355,34 +441,6 @@ inline std::string NonFinite::sentence(Size step, Size skipped) const {
          (name.empty() ? std::string() : ", first in backward that of " + quoted) + ". " + remedy;
 }
 
-template <class Engine>
-void require_finite_parameters(Engine& engine, std::string_view who, bool moments) {
-  if constexpr (requires { engine.finish_step(); }) engine.finish_step();
-  const auto& parameters = engine.inventory().parameters;
-  auto& replicas = engine.replicas();
-  const auto none = static_cast<double>(parameters.size());
-  std::vector<double> first{none, none};  // index of the first parameter, and of the first with such a moment
-  for (std::size_t i = parameters.size(); i-- > 0;)
-    detail::for_each_owned(engine, parameters[i], [&](auto& b, Size at, Size, Size count) {
-      const auto finite = [&](const auto& tensor) {
-        auto& memory = engine.world().memory();
-        return detail::finite_part<typename Engine::D>(memory, tensor.data(), 0, at, at + count);
-      };
-      auto* const state = optimizer_state(engine, b);
-      if (!finite(replicas.owned_values(b)) || (state && state->master && !finite(state->master)))
-        first[0] = static_cast<double>(i);
-      for (int m = 0; moments && m < detail::moments_held(engine, b); ++m)
-        if (!finite(state->moments[m])) first[1] = static_cast<double>(i);
-    });
-  const auto all = detail::gather_numbers(engine.world().host(), first);
-  for (std::size_t i = 0; i < all.size(); ++i) first[i % 2] = std::min(first[i % 2], all[i]);
-  const bool of_moment = first[0] == none;
-  if (of_moment && first[1] == none) return;
-  const std::string& name = parameters[static_cast<std::size_t>(of_moment ? first[1] : first[0])].name->text;
-  fail(ErrorCode::state, "dspp: " + std::string(who) + " needs parameters" + (of_moment ? " and moments" : "") +
-                             " that are finite, but " + (of_moment ? "a moment of '" : "'") + name +
-                             "' holds a value that is not. Go on from a checkpoint that was saved before, with a lower "
-                             "learning rate.");
-}
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

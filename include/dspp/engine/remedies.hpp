@@ -28,21 +28,7 @@ constexpr Size state_bytes(const StageRule& rule, const ParameterBytes& each, Si
 
 /// The other stages, and twice the replicas, with the bytes that each would save: for the map that a Pool prints when
 /// it is out of memory. What would save nothing is left out.
-inline std::vector<Remedy> stage_remedies(const StageRule& rule, const ParameterBytes& each, Size parameters,
-                                          int replicas) {
-  const Size now = state_bytes(rule, each, parameters, replicas);
-  std::vector<Remedy> remedies;
-  const auto offer = [&](std::string what, Size then) {
-    if (then < now) remedies.push_back({std::move(what), now - then});
-  };
-  offer("Zero<1>", state_bytes(stage_rule<1>, each, parameters, replicas));
-  offer("Zero<2>", state_bytes(stage_rule<2>, each, parameters, replicas));
-  offer("Zero<3>", state_bytes(stage_rule<3>, each, parameters, replicas));
-  offer("twice the data ranks", state_bytes(rule, each, parameters, 2 * replicas));
-  if (replicas == 1 && !rule.values_are_split())
-    offer("Zero<3> on two data ranks", state_bytes(stage_rule<3>, each, parameters, 2));
-  return remedies;
-}
+std::vector<Remedy> stage_remedies(const StageRule& rule, const ParameterBytes& each, Size parameters, int replicas);
 
 namespace detail {
 /// Has the engine's Pool print them when it is out of memory.
@@ -64,5 +50,27 @@ constexpr void ask_stage_remedies(Engine& engine) {
   });
 }
 }  // namespace detail
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::vector<Remedy> stage_remedies(const StageRule& rule, const ParameterBytes& each, Size parameters,
+                                               int replicas) {
+  const Size now = state_bytes(rule, each, parameters, replicas);
+  std::vector<Remedy> remedies;
+  const auto offer = [&](std::string what, Size then) {
+    if (then < now) remedies.push_back({std::move(what), now - then});
+  };
+  offer("Zero<1>", state_bytes(stage_rule<1>, each, parameters, replicas));
+  offer("Zero<2>", state_bytes(stage_rule<2>, each, parameters, replicas));
+  offer("Zero<3>", state_bytes(stage_rule<3>, each, parameters, replicas));
+  offer("twice the data ranks", state_bytes(rule, each, parameters, 2 * replicas));
+  if (replicas == 1 && !rule.values_are_split())
+    offer("Zero<3> on two data ranks", state_bytes(stage_rule<3>, each, parameters, 2));
+  return remedies;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

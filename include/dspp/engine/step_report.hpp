@@ -158,17 +158,21 @@ class StepInFlight {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline const StepReport& detail::SharedReport::get() {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE const StepReport& detail::SharedReport::get() {
   if (engine != nullptr) finish(engine);
   if (error) std::rethrow_exception(error);
   return report;
 }
 
-inline void detail::SharedReport::discard(const char* reason) {
+DSPP_INLINE void detail::SharedReport::discard(const char* reason) {
   if (std::exchange(engine, nullptr) == nullptr) return;
   error = std::make_exception_ptr(
       Error(ErrorCode::state,
             std::string("dspp: a step's report needs its engine until the step is finished, but ") + reason + "."));
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

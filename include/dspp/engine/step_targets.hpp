@@ -85,14 +85,14 @@ constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, cons
 template <Device D>
 class StepTargets {
  public:
-  constexpr StepTargets(Memory<D>& memory, CommunicatorOf<D>& replicas)
+  [[gnu::noinline]] constexpr StepTargets(Memory<D>& memory, CommunicatorOf<D>& replicas)
       : memory_(&memory),
         replicas_(&replicas),
         sums_(Tensor<double, 1, D>::zeros(shape(StepSums::count), memory, Category::communication, "counted targets")) {
   }
 
   /// Begins a step with the TargetCounts of this rank's first micro-batch.
-  constexpr void begin(const Tensor<double, 1, D>& counts) {
+  [[gnu::noinline]] constexpr void begin(const Tensor<double, 1, D>& counts) {
     micro_steps_ = 0;
     zero_bytes<D>(sums_.storage(), 0, StepSums::count * width);
     copy_bytes<D>(sums_.storage(), StepSums::first_micro_batches * width, counts.storage(), 0,
@@ -195,11 +195,15 @@ class StepTargets {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline double value_of(const List<Metric>& metrics, std::string_view name) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE double value_of(const List<Metric>& metrics, std::string_view name) {
   for (const Metric& metric : metrics)
     if (metric.name == name) return metric.value;
   fail(ErrorCode::usage, "dspp: a report needs a name that the model's forward reported, but none was called '" +
                              std::string(name) + "'. Call report(name, value) in loss().");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -2,16 +2,17 @@
 /// This process's rank and number of ranks, read from the launcher's environment variables.
 #pragma once
 
-#include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/base/function_ref.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 #endif
 
@@ -32,8 +33,7 @@ struct Launch {
 /// (MPICH, Intel MPI), of Slurm, and RANK, WORLD_SIZE of torchrun and deepspeed; a rank without a size is ignored.
 ///
 /// Throws   Error(usage) that lists all variables if two disagree, and for a value that is not a number
-template <class Variable>
-Launch read_launch(Variable variable);
+Launch read_launch(FunctionRef<const char*(const char*)> variable);
 
 /// Checks the N of --local_rank=N, which torchrun and deepspeed add to a program's options. dspp does not need it; it
 /// must only agree with the launch.
@@ -42,9 +42,7 @@ Launch read_launch(Variable variable);
 void check_local_rank(const Launch& launch, const std::string& text);
 
 /// The launch of this process. Reads the environment: for run(), and for a main() that reports errors before it.
-inline Launch this_launch() {
-  return read_launch([](const char* name) { return std::getenv(name); });
-}
+Launch this_launch();
 
 /// Prints the last sentence of a process that cannot continue. Rank 0 prints at once; another rank only if it still
 /// runs two seconds later, since rank 0 nearly always prints the same and the launcher then ends all.
@@ -61,9 +59,13 @@ std::string describe_launch(const Launch& launch, bool with_local_rank = false);
 
 void require_one_answer(const std::vector<Launch>& launches);
 
+}  // namespace detail
+
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
 
 DSPP_INLINE int launch_number(const char* name, const std::string& text) {
   if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos)
@@ -93,12 +95,9 @@ DSPP_INLINE void require_one_answer(const std::vector<Launch>& launches) {
                              ". Unset the variables of the launcher that did not start it.");
 }
 
-#endif  // DSPP_HAS_DEFINITIONS()
-
 }  // namespace detail
 
-template <class Variable>
-Launch read_launch(Variable variable) {
+DSPP_INLINE Launch read_launch(FunctionRef<const char*(const char*)> variable) {
   constexpr const char* known[][4] = {
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
       {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
@@ -136,7 +135,9 @@ Launch read_launch(Variable variable) {
   return found;
 }
 
-#if DSPP_HAS_DEFINITIONS()
+DSPP_INLINE Launch this_launch() {
+  return read_launch([](const char* name) { return std::getenv(name); });
+}
 
 DSPP_INLINE void report_final_error(const Launch& launch, const std::string& sentence, bool rank_0_reports) {
   if (!launch.is_first()) {

@@ -2,9 +2,7 @@
 /// Starts the ranks and gives each its World. The only place that queries the machine.
 #pragma once
 
-#include <exception>
 #include <optional>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -16,18 +14,11 @@
 
 #include <dspp/base/arithmetic.hpp>
 #include <dspp/base/function_ref.hpp>
-#include <dspp/comm/last_resort.hpp>
-#include <dspp/comm/threads/run_ranks.hpp>
-#include <dspp/comm/threads/world.hpp>
 #include <dspp/launch/device_rank.hpp>
-#include <dspp/launch/ending.hpp>
-#include <dspp/launch/launch.hpp>
 #include <dspp/launch/mpi_choice.hpp>
 #include <dspp/launch/policy_facts.hpp>
+#include <dspp/launch/rank_program.hpp>
 #include <dspp/launch/run_mpi.hpp>
-#include <dspp/launch/run_options.hpp>
-#include <dspp/launch/run_tcp.hpp>
-#include <dspp/launch/tcp_place.hpp>
 #include <dspp/launch/world.hpp>
 
 namespace dspp {
@@ -76,37 +67,6 @@ void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank
   if constexpr (requires { device.end(); }) device.end();
 }
 
-/// What starts ranks knows of a policy and its program.
-struct RankProgram {
-  Mesh (*mesh)(int ranks);
-  Facts (*policy)();
-  const char* transport;  ///< transport_of() the policy's device
-  FunctionRef<void(int threads, const Mesh& mesh, int rank, const RankGroups& groups)> run;
-};
-
-/// `blame` names the rank to blame for the exception, if any.
-inline void run_threads_of(const RunOptions& options, const RankProgram& program, Blame& blame) {
-  ThreadOptions thread_options;
-  thread_options.timeout_seconds = options.timeout_seconds;
-  thread_options.heartbeat_seconds = options.heartbeat_seconds;
-  thread_options.sum_order = options.sum_order;
-  ThreadWorld threads(program.mesh(options.ranks), thread_options, options.ranks_per_node);
-  const auto one_rank = [&](int rank) {
-    program.run(threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank));
-  };
-  try {
-    run_ranks(threads.group(), one_rank, [](const std::exception_ptr& error, int rank) {
-      const Ending ending = ending_of(error, rank);
-      write_to_stderr(ending.sentence);
-      return ending.status;
-    });
-  } catch (...) {
-    blame.rank = threads.group().culprit();
-    blame.last_operations = threads.group().last_operations();
-    throw;
-  }
-}
-
 /// True if this process was an MPI rank whose ranks all ended: rank 0 then reports.
 inline bool was_mpi_rank() {
 #if DSPP_HAS_MPI()
@@ -125,55 +85,24 @@ constexpr const char* transport_of() {
   return DSPP_HAS_NCCL() ? "NCCL between GPUs" : "through the host, of a GPU";
 }
 
-/// Where the ranks connect by TCP; empty if MPI connects them.
-inline std::optional<TcpPlace> tcp_place_of(const Launch& launch) {
-  if (DSPP_HAS_MPI() && launch.by != "RANK") return std::nullopt;
-  return this_tcp_place(launch);
-}
-
 inline void run_launched(const RunOptions& options, const Launch& launch, const RankProgram& program, Blame& blame) {
-  if (options.ranks != 1 && options.ranks != launch.size)
-    fail(ErrorCode::usage, "dspp: run needs as many ranks as were started, but is asked for " +
-                               std::to_string(options.ranks) + " and " + launch.by + " says rank " +
-                               std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
-                               ". Leave RunOptions::ranks, or --ranks, out under mpirun.");
-  if (options.ranks_per_node != 0)
-    fail(ErrorCode::usage, "dspp: run needs the nodes that mpirun placed the ranks on, but is asked for " +
-                               std::to_string(options.ranks_per_node) +
-                               " ranks per node. Leave RunOptions::ranks_per_node, or --ranks-per-node, out.");
-  const std::optional<TcpPlace> place = tcp_place_of(launch);
-  if (!place && !DSPP_HAS_MPI())
-    fail(ErrorCode::usage,
-         "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) + " ranks that " +
-             launch.by +
-             " names, but this one was built without. Link dspp::mpi, or set MASTER_ADDR and "
-             "MASTER_PORT, or start it without mpirun" +
-             (launch.by == "SLURM_PROCID" || launch.by == "RANK" ? " and with " + launch.by + " unset." : "."));
-  if (place && options.sum_order != SumOrder::rank)
-    fail(ErrorCode::usage,
-         "dspp: run needs sum order rank for ranks that TCP connects, but got transport. Leave "
-         "RunOptions::sum_order, or --sum-order, out.");
-  const Mesh mesh = program.mesh(launch.size);
-  const auto one_rank = [&](const RankGroups& groups) {
-    program.run(threads_per_rank(options, launch.local_size), mesh, launch.rank, groups);
-  };
-  const Facts facts = Facts()
-                          .add("build", DSPP_BUILD)
-                          .add(program.policy(), "")
-                          .add("seed", options.seed)
-                          .add("sum order", name_of(options.sum_order))
-                          .add("collectives", program.transport);
-  if (place)
-    return run_tcp_rank(mesh, *place, options.timeout_seconds, options.heartbeat_seconds, facts, one_rank, blame);
+  check_launch(options, launch);
 #if DSPP_HAS_MPI()
+  if (launch.by == "RANK" && run_by_tcp(options, launch, program, blame)) return;
+  const Mesh mesh = program.mesh(launch.size);
   run_mpi_rank(
-      mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts, one_rank,
+      mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts_of(options, program),
+      [&](const RankGroups& groups) {
+        program.run(threads_per_rank(options, launch.local_size), mesh, launch.rank, groups);
+      },
       [&](const MpiFailure& failure, bool reports) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
         if (!failure.reported) report_final_error(reports ? Launch{} : launch, ending.sentence, !reports);
         return ending.status;
       },
       blame);
+#else
+  if (!run_by_tcp(options, launch, program, blame)) fail_without_mpi(launch);
 #endif
 }
 
@@ -185,26 +114,10 @@ void run_world(const RunOptions& options, FunctionRef<void(World<P>&)> program, 
   const auto one_rank = [&](int threads, const Mesh& mesh, int rank, const RankGroups& groups) {
     run_rank<P>(options, threads, mesh, rank, groups, program);
   };
-  const RankProgram of_any_policy{mesh_of<P>, policy_facts<P>, transport_of<DeviceOf<P>>(), one_rank};
+  const RankProgram of_any_policy{mesh_of<P>, policy_facts<P>, DSPP_BUILD, transport_of<DeviceOf<P>>(), one_rank};
   const Launch launch = this_launch();
   if (launch.size > 1) return run_launched(options, launch, of_any_policy, blame);
   run_threads_of(options, of_any_policy, blame);
-}
-
-template <class P>
-int run_to_status(const RunOptions& options, FunctionRef<void(World<P>&)> program) {
-  Ending ending;
-  Blame blame;
-  try {
-    run_world<P>(options, program, blame);
-    return 0;
-  } catch (...) {
-    ending = ending_of(std::current_exception(), blame.rank);
-  }
-  const LastResort at_the_latest(options.heartbeat_seconds + 2);  // others report after 2 s; stderr may block
-  if (!blame.reported) report_final_error(launch_for_errors(), ending.sentence, was_mpi_rank());
-  if (!blame.last_operations.empty()) write_to_stderr(blame.last_operations);
-  return ending.status;
 }
 
 }  // namespace detail
@@ -218,19 +131,17 @@ void run_ranks_of(const RunOptions& options, Program program) {
 
 template <class P, class Program>
 int run(const RunOptions& options, Program program) {
-  return detail::run_to_status<P>(options, [&](World<P>& world) { program(world); });
+  const auto on_ranks = [&](detail::Blame& blame) {
+    detail::run_world<P>(
+        options, [&](World<P>& world) { program(world); }, blame);
+  };
+  return detail::status_of(options, on_ranks, detail::was_mpi_rank);
 }
 
 template <class P, class Program>
 int run(int argc, char** argv, Program program) {
-  RunOptions options;
-  try {
-    options = read_run_options(argc, argv);
-  } catch (const Error& error) {
-    report_final_error(detail::launch_for_errors(), error.what());
-    return 2;
-  }
-  return run<P>(options, std::move(program));
+  const std::optional<RunOptions> options = detail::options_or_report(argc, argv);
+  return options ? run<P>(*options, std::move(program)) : 2;
 }
 
 }  // namespace dspp

@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include <dspp/comm/last_resort.hpp>
+#include <dspp/comm/tcp/failure_state.hpp>
 #endif
 
 namespace dspp::detail {

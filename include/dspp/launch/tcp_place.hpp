@@ -2,13 +2,17 @@
 /// Where processes that were started without MPI meet, read from the variables of torchrun and of cluster scripts.
 #pragma once
 
-#include <cstdlib>
 #include <optional>
 #include <string>
 
 #include <dspp/base/error.hpp>
-#include <dspp/comm/tcp/rendezvous.hpp>
+#include <dspp/base/function_ref.hpp>
+#include <dspp/comm/tcp/place.hpp>
 #include <dspp/launch/launch.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <cstdlib>
+#endif
 
 namespace dspp {
 
@@ -17,13 +21,10 @@ namespace dspp {
 /// next one. Empty if neither MASTER_ADDR nor MASTER_PORT is set.
 ///
 /// Throws   Error(usage) if one of the two is missing, a port is not from 1 to 65535, or the token is empty
-template <class Variable>
-std::optional<TcpPlace> read_tcp_place(const Launch& launch, Variable variable);
+std::optional<TcpPlace> read_tcp_place(const Launch& launch, FunctionRef<const char*(const char*)> variable);
 
 /// That of this process.
-inline std::optional<TcpPlace> this_tcp_place(const Launch& launch) {
-  return read_tcp_place(launch, [](const char* name) { return std::getenv(name); });
-}
+std::optional<TcpPlace> this_tcp_place(const Launch& launch);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -31,7 +32,11 @@ namespace detail {
 
 int tcp_port(const char* name, const std::string& text);
 
+}  // namespace detail
+
 #if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
 
 DSPP_INLINE int tcp_port(const char* name, const std::string& text) {
   const bool is_number = !text.empty() && text.size() <= 5 && text.find_first_not_of("0123456789") == std::string::npos;
@@ -41,12 +46,10 @@ DSPP_INLINE int tcp_port(const char* name, const std::string& text) {
                              ", but it holds '" + text + "'. Set it to one that is free on the host of rank 0.");
 }
 
-#endif  // DSPP_HAS_DEFINITIONS()
-
 }  // namespace detail
 
-template <class Variable>
-std::optional<TcpPlace> read_tcp_place(const Launch& launch, Variable variable) {
+DSPP_INLINE std::optional<TcpPlace> read_tcp_place(const Launch& launch,
+                                                   FunctionRef<const char*(const char*)> variable) {
   const char *const host = variable("MASTER_ADDR"), *const port = variable("MASTER_PORT"),
                     *const own_port = variable("DSPP_MASTER_PORT"), *const token = variable("DSPP_TOKEN"),
                     *const store = variable("TORCHELASTIC_USE_AGENT_STORE");
@@ -73,5 +76,11 @@ std::optional<TcpPlace> read_tcp_place(const Launch& launch, Variable variable) 
          "dspp: run needs a port beside that of torchrun's store, but MASTER_PORT is 65535. Set DSPP_MASTER_PORT.");
   return place;
 }
+
+DSPP_INLINE std::optional<TcpPlace> this_tcp_place(const Launch& launch) {
+  return read_tcp_place(launch, [](const char* name) { return std::getenv(name); });
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

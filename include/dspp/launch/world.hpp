@@ -101,11 +101,7 @@ constexpr Mesh mesh_of(int ranks) {
   constexpr int model = Mesh(P::degrees).world_size();
   require(ranks >= 1, "dspp: a world needs at least 1 rank, but got fewer. Give it the number of ranks.",
           ErrorCode::placement, {{"ranks", ranks}});
-  if (ranks % model != 0)
-    fail(ErrorCode::placement, "dspp: a world needs ranks that Cp times Tp divides, but there are " +
-                                   std::to_string(ranks) + " ranks, Cp is " + std::to_string(P::cp) + " and Tp is " +
-                                   std::to_string(P::tp) + ". Use a multiple of " + std::to_string(model) +
-                                   " ranks, or another policy.");
+  if (ranks % model != 0) detail::fail_of_ranks(ranks, P::cp, P::tp, model);
   Degrees degrees = P::degrees;
   degrees.data = ranks / model;
   return Mesh(degrees);

@@ -25,6 +25,10 @@ struct AxisGroup {
   friend constexpr bool operator==(const AxisGroup&, const AxisGroup&) = default;
 };
 
+namespace detail {
+[[noreturn]] void fail_of_ranks(int ranks, int cp, int tp, int model);
+}
+
 /// The ranks of a world arranged by degrees. Throws: Error(placement) for a degree below 1 or a rank outside the world.
 class Mesh {
  public:
@@ -42,7 +46,7 @@ class Mesh {
   constexpr Coordinates coordinates(int rank) const {
     check(rank);
     Coordinates at;
-    for (Axis axis : all_axes) at[axis] = rank / stride(axis) % degrees_[axis];
+    for (Axis axis : all_axes) at[axis] = coordinate(axis, rank);
     return at;
   }
 
@@ -54,7 +58,8 @@ class Mesh {
 
   /// The group along `axis` that `rank` belongs to.
   constexpr AxisGroup members(Axis axis, int rank) const {
-    const int position = coordinates(rank)[axis];
+    check(rank);
+    const int position = coordinate(axis, rank);
     return {rank - position * stride(axis), stride(axis), degrees_[axis]};
   }
 
@@ -74,23 +79,41 @@ class Mesh {
   }
 
  private:
+  constexpr int coordinate(Axis axis, int rank) const { return rank / stride(axis) % degrees_[axis]; }
+
   constexpr void check(int rank) const {
     if (rank < 0 || rank >= world_size()) fail_rank(rank, world_size());
   }
 
-  [[noreturn]] static void fail_degree(Axis axis, int degree) {
-    fail(ErrorCode::placement, std::string("dspp: a mesh needs at least 1 rank along each axis, but ") + name_of(axis) +
-                                   " has degree " + std::to_string(degree) + ". Give it 1 to leave it out.");
-  }
-
-  [[noreturn]] static void fail_rank(int rank, int size) {
-    fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(size) + " ranks needs a rank from 0 to " +
-                                   std::to_string(size - 1) + ", but got " + std::to_string(rank) +
-                                   ". Check the world's size against the degrees.");
-  }
+  [[noreturn]] static void fail_degree(Axis axis, int degree);
+  [[noreturn]] static void fail_rank(int rank, int size);
 
   Degrees degrees_;
   int world_size_ = 1;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void Mesh::fail_degree(Axis axis, int degree) {
+  fail(ErrorCode::placement, std::string("dspp: a mesh needs at least 1 rank along each axis, but ") + name_of(axis) +
+                                 " has degree " + std::to_string(degree) + ". Give it 1 to leave it out.");
+}
+
+DSPP_INLINE void Mesh::fail_rank(int rank, int size) {
+  fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(size) + " ranks needs a rank from 0 to " +
+                                 std::to_string(size - 1) + ", but got " + std::to_string(rank) +
+                                 ". Check the world's size against the degrees.");
+}
+
+DSPP_INLINE void detail::fail_of_ranks(int ranks, int cp, int tp, int model) {
+  fail(ErrorCode::placement, "dspp: a world needs ranks that Cp times Tp divides, but there are " +
+                                 std::to_string(ranks) + " ranks, Cp is " + std::to_string(cp) + " and Tp is " +
+                                 std::to_string(tp) + ". Use a multiple of " + std::to_string(model) +
+                                 " ranks, or another policy.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -90,6 +90,35 @@ struct SelfAttention : Layer<P> {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
+namespace operations {
+/// The attention of this rank's heads in `whole`, the sequences of qkv after the exchange over Cp.
+template <class T, Device D, class X = detail::InOneContext<T, D>>
+struct Attention {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, 3, D> run(const TapedTensor<T, 3, D>& qkv, const Tensor<T, 3, D>& whole, Size heads,
+                                            const AttentionRule& rule, const detail::AttentionGiven<X>& given) {
+    auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
+    auto result = ops::attention(fused, heads, rule, given.extras);
+    TapedTensor<T, 3, D> y(ContextExchange<X>{qkv.tape().context()}.whole_features(result.y), qkv.tape());
+    y.on_backward([slot = qkv.slot(), shape = whole.shape(), qkv_parts = std::move(fused), saved = std::move(result.y),
+                   log_sum_exp = std::move(result.log_sum_exp), heads, rule,
+                   given](Tape<D>& current, Tensor<T, 3, D> dy) {
+      const ContextExchange<X> back{current.context()};
+      auto dy_whole = back.whole_sequences(std::move(dy));
+      auto dbias = given.dbias(current.memory());
+      auto d = ops::attention_vjp(qkv_parts, saved, log_sum_exp, heads, rule, std::move(dy_whole), given.extras, dbias)
+                   .reshape(shape);
+      given.give(current, std::move(dbias));
+      current.give(slot, back.whole_features(std::move(d), 3));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_ATTENTION_OPERATIONS(TEMPLATE, T) TEMPLATE struct CompiledOperation<operations::Attention<T, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_ATTENTION_OPERATIONS)
+
 template <Tracked X, class... Extras>
 constexpr auto attend(X qkv, Size heads, const AttentionRule& rule, const Extras&... extras) {
   using T = typename X::Element;
@@ -109,26 +138,13 @@ constexpr auto attend(X qkv, Size heads, const AttentionRule& rule, const Extras
       "Tp "
       "in three groups. Project by ColumnParallel<Linear, P, InGroups<3>>, or redistribute<Invariant>(x) first.");
   const ContextExchange<X> exchange{qkv.tape().context()};
-  const Slot slot = qkv.slot();
   const Size own_heads = heads_of_context_rank(exchange.ranks(), heads);
   const auto whole = exchange.whole_sequences(std::move(qkv).take_value(), 3);
-  auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
-  const auto given = detail::AttentionBeside<X>::of(qkv.tape(), whole[0], whole[1], extras...);
-  auto result = ops::attention(fused, own_heads, rule, given.extras);
-  InState<X, part_state<state_of<X>, 2, 3>> y(exchange.whole_features(result.y), qkv);
-  y.on_backward([slot, shape = whole.shape(), qkv_parts = std::move(fused), saved = std::move(result.y),
-                 log_sum_exp = std::move(result.log_sum_exp), own_heads, rule,
-                 given](Tape<D>& current, Tensor<T, 3, D> dy) {
-    const ContextExchange<X> back{current.context()};
-    auto dy_whole = back.whole_sequences(std::move(dy));
-    auto dbias = given.dbias(current.memory());
-    auto d =
-        ops::attention_vjp(qkv_parts, saved, log_sum_exp, own_heads, rule, std::move(dy_whole), given.extras, dbias)
-            .reshape(shape);
-    given.give(current, std::move(dbias));
-    current.give(slot, back.whole_features(std::move(d), 3));
-  });
-  return y;
+  const detail::AttentionGiven<detail::AttentionPlace<X>> given =
+      detail::AttentionBeside<X>::of(qkv.tape(), whole[0], whole[1], extras...);
+  using Own = operations::Attention<T, D, detail::AttentionPlace<X>>;
+  using Y = InState<X, part_state<state_of<X>, 2, 3>>;
+  return Y(perform<Own>(qkv, whole, own_heads, rule, given), qkv);
 }
 
 }  // namespace dspp

@@ -83,9 +83,18 @@ constexpr void check_integers() {
       "pending. Declare them Input<P, std::int32_t, 1> and Tokens<P>.");
 }
 
-/// The extras of an attention on X, of the heads and positions of this rank after the exchange over Cp.
+/// A value whose sequence Cp does not cut.
+template <class T, Device D>
+using InOneContext = Variable<T, 3, D, Placed<On<Tp<1>, Invariant>>>;
+
+/// What the placement of X changes in an attention: nothing unless Cp cuts the sequence.
 template <class X>
-struct AttentionBeside {
+using AttentionPlace =
+    std::conditional_t<ContextExchange<X>::cut, X, InOneContext<typename X::Element, typename X::DeviceType>>;
+
+/// What an attention on an X has beside it, of the heads and positions of this rank after the exchange over Cp.
+template <class X>
+struct AttentionGiven {
   using T = typename X::Element;
   using C = Compute<T>;
   using D = typename X::DeviceType;
@@ -93,26 +102,6 @@ struct AttentionBeside {
 
   ops::AttentionExtras<T, D> extras{};
   Slot bias_slot{};
-
-  template <class... Extras>
-  static constexpr AttentionBeside of(Tape<D>& tape, Size batch, Size sequence, const Extras&... given) {
-    check_extras<X, Extras...>();
-    AttentionBeside beside;
-    Tensor<std::int32_t, 1, D> lengths;
-    Tensor<std::int32_t, 2, D> documents;
-    [[maybe_unused]] const auto take = [&]<class E>(const E& extra) {
-      if constexpr (is_extra<Lengths, E>)
-        lengths = taken(extra);
-      else if constexpr (is_extra<Documents, E>)
-        documents = taken(tape, extra);
-      else if constexpr (is_extra<ScoreBias, E>)
-        beside.take(tape, extra);
-    };
-    (take(given), ...);
-    if (lengths || documents)
-      beside.extras.ranges = ops::key_ranges(batch, sequence, lengths, documents, tape.memory());
-    return beside;
-  }
 
   /// Zeros for the gradient of the bias, unset if none is wanted.
   constexpr Tensor<C, 3, D> dbias(Memory<D>& memory) const {
@@ -135,7 +124,36 @@ struct AttentionBeside {
     else
       tape.give(bias_slot, std::move(dbias));
   }
+};
 
+/// The extras of an attention on X.
+template <class X>
+struct AttentionBeside : AttentionGiven<AttentionPlace<X>> {
+  using T = typename X::Element;
+  using D = typename X::DeviceType;
+  static constexpr bool cut = ContextExchange<X>::cut;
+
+  template <class... Extras>
+  static constexpr AttentionBeside of(Tape<D>& tape, Size batch, Size sequence, const Extras&... given) {
+    check_extras<X, Extras...>();
+    AttentionBeside beside;
+    Tensor<std::int32_t, 1, D> lengths;
+    Tensor<std::int32_t, 2, D> documents;
+    [[maybe_unused]] const auto take = [&]<class E>(const E& extra) {
+      if constexpr (is_extra<Lengths, E>)
+        lengths = taken(extra);
+      else if constexpr (is_extra<Documents, E>)
+        documents = taken(tape, extra);
+      else if constexpr (is_extra<ScoreBias, E>)
+        beside.take(tape, extra);
+    };
+    (take(given), ...);
+    if (lengths || documents)
+      beside.extras.ranges = ops::key_ranges(batch, sequence, lengths, documents, tape.memory());
+    return beside;
+  }
+
+ private:
   template <class V>
   static constexpr Tensor<std::int32_t, 1, D> taken(const Lengths<V>& extra) {
     check_integers<X, V, 1>();
@@ -173,11 +191,11 @@ struct AttentionBeside {
                   "dspp: attend needs a ScoreBias that every rank of Cp has whole, but Cp cuts this one. "
                   "redistribute<Replicate, Axis::Cp>(x) first.");
     if constexpr (fits) {
-      bias_slot = extra.bias.slot();
+      this->bias_slot = extra.bias.slot();
       if constexpr (cut)
-        extras.bias = own_slice<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), extra.bias.value());
+        this->extras.bias = own_slice<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), extra.bias.value());
       else
-        extras.bias = extra.bias.value();
+        this->extras.bias = extra.bias.value();
     }
   }
 };

@@ -162,6 +162,61 @@ constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) ->
   return {c.heads * head_dim, kv_heads * head_dim, kv_heads, head_dim};
 }
 
+namespace operations {
+/// A rank's heads after the exchange over Cp, where heads of keys and values are repeated `times`.
+struct HeadsOfRank {
+  GroupedHeads own;
+  Size head_dim, times;
+};
+
+/// The attention of this rank's heads in whole_q and whole_kv, the sequences of q and kv after the exchange over Cp.
+template <class T, Device D, class X = detail::InOneContext<T, D>>
+struct GroupedAttention {
+  using DeviceType = D;
+  using Values = Tensor<T, 3, D>;
+  static constexpr TapedTensor<T, 3, D> run(const TapedTensor<T, 3, D>& q, const TapedTensor<T, 3, D>& kv,
+                                            Values&& whole_q, Values&& whole_kv, const HeadsOfRank& heads,
+                                            const RotaryPositions& positions, const detail::AttentionGiven<X>& given) {
+    Tape<D>& tape = q.tape();
+    const Shape<3> kv_shape = whole_kv.shape();
+    const Shape<4> parts{{kv_shape[0], kv_shape[1], 2, kv_shape[2] / 2}};
+    Tensor<Compute<T>, 3, D> table;  // unset without a rotation
+    if (positions.rope_theta != 0)
+      table = ops::rotary_table<T, D>(positions.first, whole_q[1], heads.head_dim, positions.rope_theta, tape.memory(),
+                                      positions.scaling);
+    if (table) {
+      whole_q = ops::rotary(std::move(whole_q), table);
+      whole_kv = ops::rotary(std::move(whole_kv), table, parts[3]);
+    }
+    auto turned_kv = whole_kv.reshape(parts);
+    auto result = ops::grouped_attention(whole_q, turned_kv, heads.own, given.extras);
+    TapedTensor<T, 3, D> y(ContextExchange<X>{tape.context()}.whole_features(result.y), tape);
+    y.on_backward([q_slot = q.slot(), kv_slot = kv.slot(), kv_shape, heads, given, saved_q = std::move(whole_q),
+                   saved_kv = std::move(turned_kv), angles = std::move(table), saved = std::move(result.y),
+                   log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Values dy) {
+      const ContextExchange<X> back{current.context()};
+      const auto dy_whole = back.whole_sequences(std::move(dy));
+      auto dbias = given.dbias(current.memory());
+      auto d =
+          ops::grouped_attention_vjp(saved_q, saved_kv, saved, log_sum_exp, heads.own, dy_whole, given.extras, dbias);
+      given.give(current, std::move(dbias));
+      const Size keys = d.dkv[3];
+      if (angles) d.dq = ops::rotary_vjp(std::move(d.dq), angles);
+      current.give(q_slot, back.whole_features(std::move(d.dq)));
+      if (angles) d.dkv = ops::rotary_vjp(std::move(d.dkv), angles, keys);
+      auto dkv = back.whole_features(std::move(d.dkv).reshape(kv_shape), 2);
+      d.dkv.release();
+      current.give(kv_slot, sum_repeated_heads(std::move(dkv), heads.head_dim, heads.times));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_GROUPED_ATTENTION_OPERATIONS(TEMPLATE, T) \
+  TEMPLATE struct CompiledOperation<operations::GroupedAttention<T, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_GROUPED_ATTENTION_OPERATIONS)
+
 template <Tracked Q, Tracked KV, class... Extras>
 constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions, const Extras&... extras) {
   using T = typename Q::Element;
@@ -186,9 +241,7 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
       "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
       "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
   check_alike_over_cp<typename Q::Placement, typename KV::Placement>();
-  auto& tape = q.tape();
-  const ContextExchange<Q> exchange{tape.context()};
-  const Slot q_slot = q.slot(), kv_slot = kv.slot();
+  const ContextExchange<Q> exchange{q.tape().context()};
   if (heads.heads < 1 || heads.kv_heads < 1)
     fail(ErrorCode::shape, "dspp: attend needs heads and kv_heads of at least 1, but got " +
                                std::to_string(heads.heads) + " and " + std::to_string(heads.kv_heads) + ". Give both.");
@@ -198,37 +251,12 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
                          heads_of_context_rank(exchange.ranks(), heads.kv_heads * times), heads.rule};
   auto whole_q = exchange.whole_sequences(std::move(q).take_value());
   auto whole_kv = exchange.whole_sequences(repeat_heads(std::move(kv).take_value(), head_dim, times), 2);
-  const Shape<3> kv_shape = whole_kv.shape();
-  const Shape<4> parts{{kv_shape[0], kv_shape[1], 2, kv_shape[2] / 2}};
-  const auto given = detail::AttentionBeside<Q>::of(tape, whole_q[0], whole_q[1], extras...);
-  Tensor<Compute<T>, 3, D> table;  // unset without a rotation
-  if (positions.rope_theta != 0)
-    table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory(),
-                                    positions.scaling);
-  if (table) {
-    whole_q = ops::rotary(std::move(whole_q), table);
-    whole_kv = ops::rotary(std::move(whole_kv), table, parts[3]);
-  }
-  auto turned_kv = std::move(whole_kv).reshape(parts);
-  auto result = ops::grouped_attention(whole_q, turned_kv, own, given.extras);
-  Q y(exchange.whole_features(result.y), q);
-  y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, given, saved_q = std::move(whole_q),
-                 saved_kv = std::move(turned_kv), angles = std::move(table), saved = std::move(result.y),
-                 log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {
-    const ContextExchange<Q> back{current.context()};
-    const auto dy_whole = back.whole_sequences(std::move(dy));
-    auto dbias = given.dbias(current.memory());
-    auto d = ops::grouped_attention_vjp(saved_q, saved_kv, saved, log_sum_exp, own, dy_whole, given.extras, dbias);
-    given.give(current, std::move(dbias));
-    const Size keys = d.dkv[3];
-    if (angles) d.dq = ops::rotary_vjp(std::move(d.dq), angles);
-    current.give(q_slot, back.whole_features(std::move(d.dq)));
-    if (angles) d.dkv = ops::rotary_vjp(std::move(d.dkv), angles, keys);
-    auto dkv = back.whole_features(std::move(d.dkv).reshape(kv_shape), 2);
-    d.dkv.release();
-    current.give(kv_slot, sum_repeated_heads(std::move(dkv), head_dim, times));
-  });
-  return y;
+  const detail::AttentionGiven<detail::AttentionPlace<Q>> given =
+      detail::AttentionBeside<Q>::of(q.tape(), whole_q[0], whole_q[1], extras...);
+  using Own = operations::GroupedAttention<T, D, detail::AttentionPlace<Q>>;
+  return Q(perform<Own>(q, kv, std::move(whole_q), std::move(whole_kv), operations::HeadsOfRank{own, head_dim, times},
+                        positions, given),
+           q);
 }
 
 }  // namespace dspp

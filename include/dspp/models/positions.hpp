@@ -7,23 +7,37 @@
 
 namespace dspp {
 
-namespace detail {
-/// The backward of Positions: the same for every policy of an element type.
+namespace operations {
+/// x [batch, sequence, width] plus the rows of the table from `first` on. `partial`: see Parameter::used.
 template <class T, Device D>
-constexpr auto positions_backward(const Parameter<T, 2, D>& weight, Slot slot, Size first) {
-  return [&weight, slot, first](Tape<D>& tape, Tensor<T, 3, D> dy) {
-    const Shape<2> flat{{dy[0], dy[1] * dy[2]}};
-    const Shape<1> piece{{dy[1] * dy[2]}};
-    const auto write = [&](auto dw, Write how) {
-      if (how == Write::overwrite) dw.fill({});  // positions not in use
-      auto into = decltype(dw.reshape(piece))::view(dw.storage(), dw.offset() + first * dy[2], piece);
-      ops::sum_rows_into(into, Write::accumulate, dy.reshape(flat));
-    };
-    if (!weight.is_frozen()) weight.accumulate(write);
-    tape.give(slot, std::move(dy));
-  };
-}
-}  // namespace detail
+struct Positions {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, 3, D> run(const TapedTensor<T, 3, D>& x, const Parameter<T, 2, D>& weight, Size first,
+                                            bool partial) {
+    // [batch, sequence width] plus one row: the positions in use are one contiguous piece of the table
+    const Shape<2> flat{{x[0], x[1] * x[2]}};
+    const Shape<1> piece{{x[1] * x[2]}};
+    const auto table = weight.value();
+    const auto in_use = Tensor<T, 1, D>::view(table.storage(), table.offset() + first * x[2], piece);
+    TapedTensor<T, 3, D> y(ops::add_bias(x.value().reshape(flat), in_use).reshape(x.shape()), x.tape());
+    if (!x.tape().recording()) return y;
+    weight.used(x.tape(), partial);
+    y.on_backward([&weight, slot = x.slot(), first, flat, piece](Tape<D>& tape, Tensor<T, 3, D> dy) {
+      const auto write = [&](auto dw, Write how) {
+        if (how == Write::overwrite) dw.fill({});  // positions not in use
+        auto into = decltype(dw.reshape(piece))::view(dw.storage(), dw.offset() + first * dy[2], piece);
+        ops::sum_rows_into(into, Write::accumulate, dy.reshape(flat));
+      };
+      if (!weight.is_frozen()) weight.accumulate(write);
+      tape.give(slot, std::move(dy));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_POSITIONS_OPERATIONS(TEMPLATE, T) TEMPLATE struct CompiledOperation<operations::Positions<T, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_POSITIONS_OPERATIONS)
 
 /// y[b, s] = x[b, s] + table[s]       x [batch, sequence, width]   table [longest, width]
 ///
@@ -40,8 +54,6 @@ struct Positions : Layer<P> {
   constexpr void visit(auto&& f) { f("weight", weight); }
 
   constexpr Hidden<P> operator()(const Hidden<P>& x) const {
-    using T = ElementOf<P>;
-    using D = DeviceOf<P>;
     const auto& context = x.tape().context();
     const int inner = P::sequence_parallel ? context.along.tp->size() : 1,
               place = P::sequence_parallel ? context.along.tp->rank() : 0;
@@ -53,16 +65,8 @@ struct Positions : Layer<P> {
       fail(ErrorCode::shape, "dspp: Positions needs a sequence of at most " + std::to_string(weight.shape()[0]) +
                                  ", but it is " + std::to_string(needed) +
                                  " long. Shorten it, or give the model more positions.");
-    // [batch, sequence width] plus one row: the positions in use are one contiguous piece of the table
-    const Shape<2> flat{{x[0], x[1] * x[2]}};
-    const Shape<1> piece{{x[1] * x[2]}};
-    const auto table = weight.value();
-    const auto in_use = Tensor<T, 1, D>::view(table.storage(), table.offset() + first * x[2], piece);
-    Hidden<P> y(ops::add_bias(x.value().reshape(flat), in_use).reshape(x.shape()), x);
-    if (!x.tape().recording()) return y;
-    weight.register_use(x);
-    y.on_backward(detail::positions_backward(weight, x.slot(), first));
-    return y;
+    using Sum = operations::Positions<ElementOf<P>, DeviceOf<P>>;
+    return Hidden<P>(perform<Sum>(x, weight, first, is_partial_beside<Hidden<P>>), x);
   }
 };
 

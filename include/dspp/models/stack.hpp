@@ -3,8 +3,8 @@
 #pragma once
 
 #include <type_traits>
-#include <vector>
 
+#include <dspp/base/fixed_array.hpp>
 #include <dspp/zero/in_unit.hpp>
 
 namespace dspp {
@@ -16,14 +16,14 @@ struct Stack : Layer<typename B::policy> {
   template <class Q>
   using on = Stack<rebind<B, typename Q::DeviceType>>;
 
-  std::vector<InUnit<B>> blocks;
+  FixedArray<InUnit<B>> blocks;
 
   /// `count` blocks, each described by the same arguments, or by what a function of its number returns.
   template <class... Config>
   constexpr explicit Stack(int count, const Config&... config) {
     require(count >= 0, "dspp: Stack needs 0 blocks or more, but got fewer. Change the number of layers.",
             ErrorCode::usage, {{"blocks", count}});
-    blocks.reserve(static_cast<std::size_t>(count));
+    blocks = FixedArray<InUnit<B>>(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) {
       if constexpr (sizeof...(Config) == 1 && (std::is_invocable_v<const Config&, int> && ...))
         blocks.emplace_back(B(config(i)...));

@@ -8,35 +8,53 @@
 
 namespace dspp {
 
-// The same for every policy of an element type.
-namespace detail {
+namespace operations {
+/// The rows of the table from `first_row` on; other ids give zeros. `partial`: see Parameter::used.
 template <class T, Device D>
-constexpr auto embedding_backward(const Parameter<T, 2, D>& weight, const Tensor<std::int32_t, 2, D>& ids,
-                                  Size first_row) {
-  return [&weight, ids, first_row](Tape<D>&, Tensor<T, 3, D> dy) {
-    if (weight.is_frozen()) return;
-    weight.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, ids, dy, first_row); });
-  };
-}
+struct Embedding {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, 3, D> run(const TapedTensor<std::int32_t, 2, D>& ids, const Parameter<T, 2, D>& table,
+                                            Size vocabulary, Size first_row, bool partial) {
+    ops::require_ids(ids.value(), vocabulary, "Embedding");
+    TapedTensor<T, 3, D> y(ops::embedding(table.value(), ids.value(), first_row), ids.tape());
+    if (!ids.tape().recording()) return y;
+    table.used(ids.tape(), partial);
+    y.on_backward([&table, of = ids.value(), first_row](Tape<D>&, Tensor<T, 3, D> dy) {
+      if (table.is_frozen()) return;
+      table.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, of, dy, first_row); });
+    });
+    return y;
+  }
+};
 
-/// x weight^T.
+/// x table^T.
 template <class T, int Rank, Device D>
-constexpr Tensor<T, Rank, D> logits(const Tensor<T, Rank, D>& x, const Parameter<T, 2, D>& weight) {
-  return ops::matmul(as_rows(x), Transpose::no, weight.value(), Transpose::yes)
-      .reshape(x.shape().with(-1, weight.shape()[0]));
-}
-template <class T, int Rank, Device D>
-constexpr auto logits_backward(const Parameter<T, 2, D>& weight, Slot slot, const Tensor<T, Rank, D>& x) {
-  return [&weight, slot, x](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-    const auto dy_rows = as_rows(dy), x_rows = as_rows(x);
-    const auto write = [&](auto dw, Write how) {
-      ops::matmul_into(dw, how, dy_rows, Transpose::yes, x_rows, Transpose::no);
-    };
-    if (!weight.is_frozen()) weight.accumulate(write);
-    tape.give(slot, ops::matmul(dy_rows, Transpose::no, weight.value(), Transpose::no).reshape(x.shape()));
-  };
-}
-}  // namespace detail
+struct Logits {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Parameter<T, 2, D>& table,
+                                               bool partial) {
+    TapedTensor<T, Rank, D> y(ops::matmul(detail::as_rows(x.value()), Transpose::no, table.value(), Transpose::yes)
+                                  .reshape(x.shape().with(-1, table.shape()[0])),
+                              x.tape());
+    if (!x.tape().recording()) return y;
+    table.used(x.tape(), partial);
+    y.on_backward([&table, slot = x.slot(), value = x.value()](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      const auto dy_rows = detail::as_rows(dy), x_rows = detail::as_rows(value);
+      const auto write = [&](auto dw, Write how) {
+        ops::matmul_into(dw, how, dy_rows, Transpose::yes, x_rows, Transpose::no);
+      };
+      if (!table.is_frozen()) table.accumulate(write);
+      tape.give(slot, ops::matmul(dy_rows, Transpose::no, table.value(), Transpose::no).reshape(value.shape()));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_EMBEDDING_OPERATIONS(TEMPLATE, T)                      \
+  TEMPLATE struct CompiledOperation<operations::Embedding<T, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Logits<T, 3, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_EMBEDDING_OPERATIONS)
 
 struct EmbeddingConfig {
   Size vocabulary = 0, width = 0;
@@ -93,28 +111,18 @@ struct Embedding : Layer<P> {
     using D = DeviceOf<P>;
     const IdsOf<Ids>& ids = given;
     using Y = Variable<T, 3, D, with_tp<typename IdsOf<Ids>::Placement, State>>;
-    ops::require_ids(ids.value(), vocabulary(), "Embedding");
-    Y y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
-    if (!ids.tape().recording()) return y;
-    weight.register_use(y);
-    y.on_backward(detail::embedding_backward(weight, ids.value(), first_row));
-    return y;
+    return Y(perform<operations::Embedding<T, D>>(ids, weight, vocabulary(), first_row, is_partial_beside<Y>));
   }
 
   /// The logits of this rank's rows.
   template <class State, Tracked X>
   constexpr auto logits_in(const X& x) const {
     using Y = InState<X, State>;
-    Y y = [&] {
-      if constexpr (is_padded<typename Y::State>)
-        return Y(detail::logits(x.value(), weight), x.tape(), vocabulary());
-      else
-        return Y(detail::logits(x.value(), weight), x.tape());
-    }();
-    if (!x.tape().recording()) return y;
-    weight.register_use(x);
-    y.on_backward(detail::logits_backward(weight, x.slot(), x.value()));
-    return y;
+    auto y = perform<operations::Logits<ElementOf<P>, X::rank, DeviceOf<P>>>(x, weight, is_partial_beside<X>);
+    if constexpr (is_padded<typename Y::State>)
+      return Y(std::move(y), vocabulary());
+    else
+      return Y(std::move(y));
   }
 };
 

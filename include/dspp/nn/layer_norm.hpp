@@ -8,23 +8,36 @@
 
 namespace dspp {
 
-namespace detail {
-/// The backward of a LayerNorm: the same for every policy of an element type. It adds dx to the gradient that x has.
+namespace operations {
+/// Its backward adds dx to the gradient that x has. `partial`: see Parameter::used.
 template <class T, int Rank, Device D>
-constexpr auto layer_norm_backward(const Parameter<T, 1, D>& weight, const Parameter<T, 1, D>& bias, Slot slot,
-                                   const Tensor<T, Rank, D>& x, Tensor<Compute<T>, 1, D> mean,
-                                   Tensor<Compute<T>, 1, D> rstd) {
-  return
-      [&weight, &bias, slot, x, mean = std::move(mean), rstd = std::move(rstd)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-        Tensor<T, Rank, D> earlier = tape.template take<T>(slot, x.shape()), dx;
-        weight.accumulate_with(bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
-          dx = ops::layer_norm_vjp(x, weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta, how_beta,
-                                   std::move(earlier));
-        });
-        tape.give(slot, std::move(dx));
-      };
-}
-}  // namespace detail
+struct LayerNorm {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Parameter<T, 1, D>& weight,
+                                               const Parameter<T, 1, D>& bias, double epsilon, bool partial) {
+    auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
+    TapedTensor<T, Rank, D> y(std::move(result.y), x.tape());
+    if (!x.tape().recording()) return y;
+    weight.used(x.tape(), partial);
+    bias.used(x.tape(), partial);
+    y.on_backward([&weight, &bias, slot = x.slot(), value = x.value(), mean = std::move(result.mean),
+                   rstd = std::move(result.rstd)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      Tensor<T, Rank, D> earlier = tape.template take<T>(slot, value.shape()), dx;
+      weight.accumulate_with(bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
+        dx = ops::layer_norm_vjp(value, weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta, how_beta,
+                                 std::move(earlier));
+      });
+      tape.give(slot, std::move(dx));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_LAYER_NORM_OPERATIONS(TEMPLATE, T)                        \
+  TEMPLATE struct CompiledOperation<operations::LayerNorm<T, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::LayerNorm<T, 3, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_LAYER_NORM_OPERATIONS)
 
 /// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, mean and variance over the last dimension.
 ///
@@ -59,23 +72,11 @@ struct LayerNorm : Layer<P> {
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
     check_whole_over_cp<typename X::Placement, -1, X::rank>();
+    using Norm = operations::LayerNorm<ElementOf<P>, X::rank, DeviceOf<P>>;
     if constexpr (is_value_of<P, X>)
-      return normalize(x);
+      return X(perform<Norm>(x, weight, bias, epsilon, is_partial_beside<X>), x);
     else
       return x;
-  }
-
- private:
-  template <class X>
-  constexpr X normalize(const X& x) const {
-    auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
-    X y(std::move(result.y), x);
-    if (!x.tape().recording()) return y;
-    weight.register_use(x);
-    bias.register_use(x);
-    y.on_backward(
-        detail::layer_norm_backward(weight, bias, x.slot(), x.value(), std::move(result.mean), std::move(result.rstd)));
-    return y;
   }
 };
 

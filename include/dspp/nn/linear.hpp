@@ -228,27 +228,78 @@ constexpr auto linear_backward(const Parameter<T, 3, D>& weight, const Parameter
     if (slot.takes_gradient()) give_gradient(tape, slot, shape, dy_rows, matrix_of(weight));
   };
 }
-
-/// The backward of y + b.
-template <int Rank, class T, Device D>
-constexpr auto shift_backward(const Parameter<T, 2, D>& bias, Slot slot) {
-  return [&bias, slot](Tape<D>& tape, Tensor<T, Rank, D> dz) {
-    accumulate_rows(bias, as_rows(dz));
-    tape.give(slot, std::move(dz));
-  };
-}
 }  // namespace detail
+
+namespace operations {
+/// x W^T, plus b unless `bias` is null. `partial`: see Parameter::used.
+template <class T, int Rank, Device D, class Keep = detail::KeptValue<Tensor<T, Rank, D>>>
+struct Linear {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Parameter<T, 3, D>& weight,
+                                               const Parameter<T, 2, D>* bias, bool partial, Keep&& keep) {
+    TapedTensor<T, Rank, D> y(detail::linear(x.value(), weight, bias), x.tape());
+    if (!x.tape().recording()) return y;
+    weight.used(x.tape(), partial);
+    if (bias) bias->used(x.tape(), partial);
+    y.on_backward(detail::linear_backward<T, Rank>(weight, bias, x.slot(), x.shape(), std::move(keep)));
+    return y;
+  }
+};
+
+/// gelu(x W^T + b).
+template <class T, int Rank, Device D, class Keep = detail::KeptValue<Tensor<T, Rank, D>>>
+struct LinearGelu {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Parameter<T, 3, D>& weight,
+                                               const Parameter<T, 2, D>* bias, GeluForm form, bool partial,
+                                               Keep&& keep) {
+    auto both = detail::linear_gelu(x.value(), weight, bias, form);
+    Tape<D>& tape = x.tape();
+    if (!tape.recording()) return {std::move(both.y), tape};
+    weight.used(tape, partial);
+    if (bias) bias->used(tape, partial);
+    const Slot pre = tape.template new_slot<T>(both.pre.shape());
+    tape.template record<T>(pre, both.pre.shape(),
+                            detail::linear_backward<T, Rank>(weight, bias, x.slot(), x.shape(), std::move(keep)));
+    TapedTensor<T, Rank, D> y(std::move(both.y), tape);
+    y.on_backward_of_gelu(detail::GeluBackward<T, Rank, D>(pre, both.pre, form));
+    return y;
+  }
+};
+
+/// y + b.
+template <class T, int Rank, Device D>
+struct Shift {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& y, const Parameter<T, 2, D>& bias,
+                                               bool partial) {
+    TapedTensor<T, Rank, D> z(ops::add_bias(y.value(), detail::vector_of(bias)), y.tape());
+    if (!y.tape().recording()) return z;
+    bias.used(y.tape(), partial);
+    z.on_backward([&bias, slot = y.slot()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
+      detail::accumulate_rows(bias, detail::as_rows(dz));
+      tape.give(slot, std::move(dz));
+    });
+    return z;
+  }
+};
+}  // namespace operations
+
+#define DSPP_LINEAR_OPERATIONS(TEMPLATE, T)                             \
+  TEMPLATE struct CompiledOperation<operations::Linear<T, 2, Cpu>>;     \
+  TEMPLATE struct CompiledOperation<operations::Linear<T, 3, Cpu>>;     \
+  TEMPLATE struct CompiledOperation<operations::LinearGelu<T, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::LinearGelu<T, 3, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::Shift<T, 2, Cpu>>;      \
+  TEMPLATE struct CompiledOperation<operations::Shift<T, 3, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_LINEAR_OPERATIONS)
 
 template <class P>
 template <class State, class X, class Keep>
 constexpr auto Linear<P>::product(const X& x, const ParameterOf<P, 2>* added, Keep keep) const {
   check_whole_over_cp<typename X::Placement, -1, X::rank>();
-  InState<X, State> y(detail::linear(x.value(), weight, added), x);
-  if (!x.tape().recording()) return y;
-  weight.register_use(x);
-  if (added) added->register_use(x);
-  y.on_backward(detail::linear_backward(weight, added, x.slot(), x.shape(), std::move(keep)));
-  return y;
+  using Product = operations::Linear<ElementOf<P>, X::rank, DeviceOf<P>, Keep>;
+  return InState<X, State>(perform<Product>(x, weight, added, is_partial_beside<X>, std::move(keep)), x);
 }
 
 template <class P>
@@ -270,17 +321,9 @@ constexpr auto Linear<P>::affine_gelu(const X& x, GeluForm form, Keep keep) cons
                 "dspp: gelu needs a finished value, but this product is Partial over Tp: its sum is still pending. "
                 "redistribute<Invariant>(x) first.");
   check_whole_over_cp<typename X::Placement, -1, X::rank>();
-  const ParameterOf<P, 2>* const added = has_bias ? &bias : nullptr;
-  auto both = detail::linear_gelu(x.value(), weight, added, form);
-  if (!x.tape().recording()) return InState<X, State>(std::move(both.y), x);
-  weight.register_use(x);
-  if (added) added->register_use(x);
-  const Slot pre = x.tape().template new_slot<ElementOf<P>>(both.pre.shape());
-  x.tape().template record<ElementOf<P>>(pre, both.pre.shape(),
-                                         detail::linear_backward(weight, added, x.slot(), x.shape(), std::move(keep)));
-  InState<X, State> y(std::move(both.y), x);
-  y.on_backward_of_gelu(detail::GeluBackward<ElementOf<P>, X::rank, DeviceOf<P>>(pre, both.pre, form));
-  return y;
+  using Product = operations::LinearGelu<ElementOf<P>, X::rank, DeviceOf<P>, Keep>;
+  return InState<X, State>(
+      perform<Product>(x, weight, has_bias ? &bias : nullptr, form, is_partial_beside<X>, std::move(keep)), x);
 }
 
 template <class P>
@@ -293,11 +336,8 @@ constexpr auto Linear<P>::shift(const Y& y) const {
   check_equal_slices<state_of<Y>>();
   check_whole_over_cp<typename Y::Placement, -1, Y::rank>();
   if (!has_bias) return y;
-  Y z(ops::add_bias(y.value(), detail::vector_of(bias)), y);
-  if (!y.tape().recording()) return z;
-  bias.register_use(y);
-  z.on_backward(detail::shift_backward<Y::rank>(bias, y.slot()));
-  return z;
+  using Sum = operations::Shift<ElementOf<P>, Y::rank, DeviceOf<P>>;
+  return Y(perform<Sum>(y, bias, is_partial_beside<Y>), y);
 }
 
 }  // namespace dspp

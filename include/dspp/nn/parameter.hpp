@@ -73,6 +73,21 @@ struct SliceGeometry {
   }
 };
 
+namespace detail {
+/// A parameter in an error sentence.
+struct ParameterName {
+  const char* label;
+  Extents extents;  ///< of the global shape
+
+  std::string text() const;
+};
+[[noreturn]] void fail_unnamed(const ParameterName& parameter);
+[[noreturn]] void fail_outside_step(const ParameterName& parameter);
+[[noreturn]] void fail_outside_unit(const ParameterName& parameter);
+[[noreturn]] void fail_mixed_uses(const ParameterName& parameter);
+[[noreturn]] void fail_unregistered_use(const ParameterName& parameter);
+}  // namespace detail
+
 /// The part of a parameter that units, checkpoints and optimizers see: no element type, no rank.
 template <Device D>
 class ParameterBase;
@@ -132,7 +147,26 @@ class ParameterBase {
   constexpr bool has_unreduced_gradient() const { return gradient && gradient->is_written(); }
   /// Pending gradients of the running micro-step.
   constexpr int& pending_uses() const { return home->micro_step->uses[number]; }
+
+ protected:  // for Parameter, which passes its name and extents
+  /// Sets the geometry of a global shape with this cut.
+  constexpr void lay_out(Extents extents);
+  constexpr void check_home(const detail::ParameterName& name) const {
+    if (home == nullptr) detail::fail_unnamed(name);
+  }
+  constexpr void record_use(const detail::ParameterName& name, Tape<D>& tape, bool partial) const;
+  constexpr void expect(const detail::ParameterName& name, Tape<D>& tape) const;
+  constexpr Write how() const { return has_unreduced_gradient() ? Write::accumulate : Write::overwrite; }
+  constexpr void end_use(const detail::ParameterName& name) const;
+  /// Call after end_use() of all parameters written together: it may start the reduction of the bucket.
+  constexpr void report() const {
+    if (has_unreduced_gradient() && pending_uses() == 0) home->finished(*home, *this);
+  }
 };
+
+/// True if a parameter used beside an X is Replicate, so that its gradient is Partial over Tp.
+template <class X>
+inline constexpr bool is_partial_beside = X::Placement::tp_degree > 1 && !std::is_same_v<typename X::State, Invariant>;
 
 /// A parameter of element type T. The global shape and the cut give the local shape.
 ///
@@ -144,7 +178,7 @@ class Parameter : public ParameterBase<D> {
   using Element = T;
   static constexpr int rank = Rank;
 
-  constexpr Parameter(const char* label_, const Shape<Rank>& global, Initial initial_, Cut cut_ = {});
+  constexpr Parameter(const char* label_, const Shape<Rank>& global, const Initial& initial_, Cut cut_ = {});
 
   /// A tile of this rank's part as a parameter with the same name, global shape and initial values. It is a matrix of
   /// one group.
@@ -155,9 +189,9 @@ class Parameter : public ParameterBase<D> {
 
   /// The values, valid while the unit has them gathered.
   constexpr Tensor<T, Rank, D> value() const {
-    check_home();
+    this->check_home(name());
     const Storage<Memory<D>>& gathered = this->home->values[static_cast<std::size_t>(this->bucket)];
-    if (!gathered) fail_outside_unit();
+    if (!gathered) detail::fail_outside_unit(name());
     if (this->home->probe) this->home->probe->use(&this->named());
     return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
@@ -167,27 +201,19 @@ class Parameter : public ParameterBase<D> {
   /// Tp; the engine sums it. (A cut parameter's gradient is a slice, never Partial.)
   template <class X>
   constexpr void register_use(const X& x) const {
-    used(x.tape(), X::Placement::tp_degree > 1 && !std::is_same_v<typename X::State, Invariant>);
+    used(x.tape(), is_partial_beside<X>);
   }
-  /// The same with `partial` given by the caller: for parallel wrappers.
-  constexpr void used(Tape<D>& tape, bool partial) const {
-    check_home();
-    if (this->is_frozen()) return;
-    expect(tape);
-    const UsesOverTp now = partial && this->cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;
-    UsesOverTp& uses = this->gradient->uses;
-    if (uses != UsesOverTp::none && uses != now) fail_mixed_uses();
-    uses = now;
-  }
+  /// The same with `partial` given by the caller: for parallel wrappers, and operations.
+  constexpr void used(Tape<D>& tape, bool partial) const { this->record_use(name(), tape, partial); }
 
   /// Around uses in parts, such as the chunks of a recomputed layer: no use before end_parts() is the last.
   constexpr void begin_parts(Tape<D>& tape) const {
-    if (!this->is_frozen()) expect(tape);
+    if (!this->is_frozen()) this->expect(name(), tape);
   }
   constexpr void end_parts() const {
     if (this->is_frozen()) return;
     --this->pending_uses();
-    report();
+    this->report();
   }
 
   /// Calls `write(into, how)` with the gradient and whether to overwrite it or add to it, which ends this use; `into`
@@ -207,38 +233,10 @@ class Parameter : public ParameterBase<D> {
 
   template <class G>
   constexpr Tensor<G, Rank, D> gradient_place() const;
-  constexpr Write how() const { return this->has_unreduced_gradient() ? Write::accumulate : Write::overwrite; }
-  constexpr void expect(Tape<D>& tape) const {
-    if (!this->home->micro_step->uses) fail_outside_step();
-    int& pending = this->pending_uses();
-    ++pending;
-    tape.note_use(pending);
-  }
-  constexpr void end_use() const;
-  constexpr void report() const;
-  constexpr void check_home() const {
-    if (this->home == nullptr)
-      fail(ErrorCode::state, "dspp: a parameter needs to be named by its layer's visit(), but " + name() +
-                                 " was reached in forward without. Add it to visit().");
-  }
-  [[noreturn]] void fail_outside_step() const {
-    fail(ErrorCode::state, "dspp: a parameter needs a micro-step that counts its gradients, but " + name() +
-                               " is used on a tape that records, or runs back, outside of an engine's forward and "
-                               "backward. Call those, or "
-                               "no_grad(f).");
-  }
-  [[noreturn]] void fail_outside_unit() const {
-    fail(ErrorCode::state, "dspp: a parameter needs its unit to be entered, but " + name() +
-                               " was reached while its values are spread over the replicas. Use it inside the block "
-                               "that visits it, or let the model visit it itself.");
-  }
-  [[noreturn]] void fail_mixed_uses() const {
-    fail(ErrorCode::placement,
-         "dspp: a parameter needs uses of one kind over Tp, but " + name() +
-             " is used beside an Invariant value and beside one that is not: one gradient is whole and the other a "
-             "summand. redistribute<Replicate>(x) the Invariant value first.");
-  }
-  std::string name() const { return std::string(this->label) + " " + to_string(global_); }
+  /// Calls f<G>() with the element type of the gradients.
+  template <class F>
+  constexpr void in_gradient_type(F f) const;
+  constexpr detail::ParameterName name() const { return {this->label, global_}; }
 
   Shape<Rank> global_, local_;
 };
@@ -251,18 +249,14 @@ inline constexpr bool is_parameter<Parameter<T, Rank, D>> = true;
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <class T, int Rank, Device D>
-constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>& global, Initial initial_, Cut cut_)
+constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>& global, const Initial& initial_,
+                                           Cut cut_)
     : global_(global), local_(global) {
   this->label = label_;
   this->initial = initial_;
   this->cut = cut_;
-  require(global.count() > 0, "dspp: a parameter needs extents of at least 1, but has others. Raise them.",
-          ErrorCode::shape, {{"first extent", global[0]}, {"last extent", global[-1]}});
-  const int dimension = cut_.dimension < 0 ? 0 : cut_.dimension;
-  const Size parts = cut_.dimension < 0 ? 1 : cut_.parts;
-  local_[dimension] = (global[dimension] + parts - 1) / parts;
-  this->geometry = {global.product(0, dimension), global[dimension], local_[dimension],
-                    global.product(dimension + 1, Rank), parts};
+  this->lay_out(global_);
+  local_[cut_.dimension < 0 ? 0 : cut_.dimension] = this->geometry.local;
 }
 
 template <class T, int Rank, Device D>
@@ -288,49 +282,116 @@ constexpr Tensor<G, Rank, D> Parameter<T, Rank, D>::gradient_place() const {
 }
 
 template <class T, int Rank, Device D>
-constexpr void Parameter<T, Rank, D>::end_use() const {
-  if (this->is_frozen()) return;
-  if (!this->home->micro_step->uses) fail_outside_step();
-  int& pending = this->pending_uses();
-  if (pending == 0)
-    fail(ErrorCode::state, "dspp: a parameter needs its use noted in forward, but " + name() +
-                               " received a gradient without. Call register_use(x) before on_backward(...).");
-  this->gradient->write();
-  --pending;
-}
-
-/// Call after end_use() of all parameters written together: it may start the reduction of the bucket.
-template <class T, int Rank, Device D>
-constexpr void Parameter<T, Rank, D>::report() const {
-  if (this->has_unreduced_gradient() && this->pending_uses() == 0) this->home->finished(*this->home, *this);
+template <class F>
+constexpr void Parameter<T, Rank, D>::in_gradient_type(F f) const {
+  if constexpr (!std::is_same_v<T, Compute<T>>)
+    if (this->home->wide_gradients) return f.template operator()<Compute<T>>();
+  f.template operator()<T>();
 }
 
 template <class T, int Rank, Device D>
 template <class Writer>
 constexpr void Parameter<T, Rank, D>::accumulate(Writer write) const {
-  const auto with = [&]<class G>() { write(gradient_place<G>(), how()); };
-  if (this->home->wide_gradients)
-    with.template operator()<Compute<T>>();
-  else
-    with.template operator()<T>();
-  end_use();
-  report();
+  in_gradient_type([&]<class G>() { write(gradient_place<G>(), this->how()); });
+  this->end_use(name());
+  this->report();
 }
 
 template <class T, int Rank, Device D>
 template <int OtherRank, class Writer>
 constexpr void Parameter<T, Rank, D>::accumulate_with(const Parameter<T, OtherRank, D>& other, Writer write) const {
-  const auto with = [&]<class G>() {
-    write(gradient_place<G>(), how(), other.template gradient_place<G>(), other.how());
-  };
-  if (this->home->wide_gradients)
-    with.template operator()<Compute<T>>();
-  else
-    with.template operator()<T>();
-  end_use();
-  other.end_use();
+  in_gradient_type(
+      [&]<class G>() { write(gradient_place<G>(), this->how(), other.template gradient_place<G>(), other.how()); });
+  this->end_use(name());
+  other.end_use(other.name());
   other.report();
-  report();
+  this->report();
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <Device D>
+constexpr void ParameterBase<D>::lay_out(Extents extents) {
+  const auto dimension = static_cast<std::size_t>(cut.dimension < 0 ? 0 : cut.dimension);
+  Size outer = 1, inner = 1;
+  for (std::size_t i = 0; i < dimension; ++i) outer *= extents[i];
+  for (std::size_t i = dimension + 1; i < extents.size(); ++i) inner *= extents[i];
+  const Size global = extents[dimension], parts = cut.dimension < 0 ? 1 : cut.parts;
+  require(outer * global * inner > 0, "dspp: a parameter needs extents of at least 1, but has others. Raise them.",
+          ErrorCode::shape, {{"first extent", extents[0]}, {"last extent", extents.back()}});
+  geometry = {outer, global, (global + parts - 1) / parts, inner, parts};
+}
+
+template <Device D>
+constexpr void ParameterBase<D>::record_use(const detail::ParameterName& name, Tape<D>& tape, bool partial) const {
+  check_home(name);
+  if (is_frozen()) return;
+  expect(name, tape);
+  const UsesOverTp now = partial && cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;
+  UsesOverTp& uses = gradient->uses;
+  if (uses != UsesOverTp::none && uses != now) detail::fail_mixed_uses(name);
+  uses = now;
+}
+
+template <Device D>
+constexpr void ParameterBase<D>::expect(const detail::ParameterName& name, Tape<D>& tape) const {
+  if (!home->micro_step->uses) detail::fail_outside_step(name);
+  int& pending = pending_uses();
+  ++pending;
+  tape.note_use(pending);
+}
+
+template <Device D>
+constexpr void ParameterBase<D>::end_use(const detail::ParameterName& name) const {
+  if (is_frozen()) return;
+  if (!home->micro_step->uses) detail::fail_outside_step(name);
+  int& pending = pending_uses();
+  if (pending == 0) detail::fail_unregistered_use(name);
+  gradient->write();
+  --pending;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
+
+DSPP_INLINE std::string ParameterName::text() const {
+  return std::string(label) + " " + to_string(extents);
+}
+
+DSPP_INLINE void fail_unnamed(const ParameterName& parameter) {
+  fail(ErrorCode::state, "dspp: a parameter needs to be named by its layer's visit(), but " + parameter.text() +
+                             " was reached in forward without. Add it to visit().");
+}
+
+DSPP_INLINE void fail_outside_step(const ParameterName& parameter) {
+  fail(ErrorCode::state, "dspp: a parameter needs a micro-step that counts its gradients, but " + parameter.text() +
+                             " is used on a tape that records, or runs back, outside of an engine's forward and "
+                             "backward. Call those, or no_grad(f).");
+}
+
+DSPP_INLINE void fail_outside_unit(const ParameterName& parameter) {
+  fail(ErrorCode::state, "dspp: a parameter needs its unit to be entered, but " + parameter.text() +
+                             " was reached while its values are spread over the replicas. Use it inside the block "
+                             "that visits it, or let the model visit it itself.");
+}
+
+DSPP_INLINE void fail_mixed_uses(const ParameterName& parameter) {
+  fail(ErrorCode::placement,
+       "dspp: a parameter needs uses of one kind over Tp, but " + parameter.text() +
+           " is used beside an Invariant value and beside one that is not: one gradient is whole and the other a "
+           "summand. redistribute<Replicate>(x) the Invariant value first.");
+}
+
+DSPP_INLINE void fail_unregistered_use(const ParameterName& parameter) {
+  fail(ErrorCode::state, "dspp: a parameter needs its use noted in forward, but " + parameter.text() +
+                             " received a gradient without. Call register_use(x) before on_backward(...).");
+}
+
+}  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

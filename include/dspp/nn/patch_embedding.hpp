@@ -86,23 +86,47 @@ constexpr Tensor<T, 2, D> patch_matrix(const Parameter<T, 4, D>& weight) {
   return weight.value().reshape(dspp::shape(s[0], s[1] * s[2] * s[3]));
 }
 
-template <class T, Device D>
-constexpr auto patch_backward(const Parameter<T, 4, D>& weight, const Parameter<T, 1, D>* bias, Slot slot,
-                              const Shape<4>& image, const Tensor<T, 2, D>& rows) {
-  return [&weight, bias, slot, image, rows](Tape<D>& tape, Tensor<T, 3, D> dy) {
-    const auto dy_rows = as_rows(dy);
-    const auto write = [&](auto dw, Write how) {
-      ops::matmul_into(dw.reshape(dspp::shape(dy_rows[1], rows[1])), how, dy_rows, Transpose::yes, rows, Transpose::no);
-    };
-    if (!weight.is_frozen()) weight.accumulate(write);
-    if (bias && !bias->is_frozen()) bias->accumulate([&](auto db, Write how) { ops::sum_rows_into(db, how, dy_rows); });
-    if (!slot.takes_gradient()) return;
-    const auto dx = ops::matmul(dy_rows, Transpose::no, patch_matrix(weight), Transpose::no);
-    tape.give(slot, image_of_patches(dx, image, weight.shape()[2]));
-  };
-}
-
 }  // namespace detail
+
+namespace operations {
+/// `bias`: null if there is none. `partial`: see Parameter::used.
+template <class T, Device D>
+struct PatchEmbedding {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, 3, D> run(const TapedTensor<T, 4, D>& x, const Parameter<T, 4, D>& weight,
+                                            const Parameter<T, 1, D>* bias, bool partial) {
+    const auto rows = detail::rows_of_patches(x.value(), weight.shape());
+    const auto matrix = detail::patch_matrix(weight);
+    const Size extent = weight.shape()[2];  // of a patch
+    const auto shape = dspp::shape(x[0], (x[2] / extent) * (x[3] / extent), matrix[0]);
+    TapedTensor<T, 3, D> y((bias ? ops::matmul_bias(rows, Transpose::no, matrix, Transpose::yes, bias->value())
+                                 : ops::matmul(rows, Transpose::no, matrix, Transpose::yes))
+                               .reshape(shape),
+                           x.tape());
+    if (!x.tape().recording()) return y;
+    weight.used(x.tape(), partial);
+    if (bias) bias->used(x.tape(), partial);
+    y.on_backward([&weight, bias, slot = x.slot(), image = x.shape(), rows](Tape<D>& tape, Tensor<T, 3, D> dy) {
+      const auto dy_rows = detail::as_rows(dy);
+      const auto write = [&](auto dw, Write how) {
+        ops::matmul_into(dw.reshape(dspp::shape(dy_rows[1], rows[1])), how, dy_rows, Transpose::yes, rows,
+                         Transpose::no);
+      };
+      if (!weight.is_frozen()) weight.accumulate(write);
+      if (bias && !bias->is_frozen())
+        bias->accumulate([&](auto db, Write how) { ops::sum_rows_into(db, how, dy_rows); });
+      if (!slot.takes_gradient()) return;
+      const auto dx = ops::matmul(dy_rows, Transpose::no, detail::patch_matrix(weight), Transpose::no);
+      tape.give(slot, detail::image_of_patches(dx, image, weight.shape()[2]));
+    });
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_PATCH_EMBEDDING_OPERATIONS(TEMPLATE, T) \
+  TEMPLATE struct CompiledOperation<operations::PatchEmbedding<T, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_PATCH_EMBEDDING_OPERATIONS)
 
 template <class P>
 template <Tracked X>
@@ -116,19 +140,8 @@ constexpr auto PatchEmbedding<P>::operator()(const X& x) const {
                 "it an Images<P>, and cut its result.");
   if constexpr (is_value_of<P, X> && whole) {
     using Y = Variable<ElementOf<P>, 3, DeviceOf<P>, typename X::Placement>;
-    const auto rows = detail::rows_of_patches(x.value(), weight.shape());
-    const auto matrix = detail::patch_matrix(weight);
-    const Size extent = weight.shape()[2];  // of a patch
-    const auto shape = dspp::shape(x[0], (x[2] / extent) * (x[3] / extent), matrix[0]);
-    Y y((has_bias ? ops::matmul_bias(rows, Transpose::no, matrix, Transpose::yes, bias.value())
-                  : ops::matmul(rows, Transpose::no, matrix, Transpose::yes))
-            .reshape(shape),
-        x);
-    if (!x.tape().recording()) return y;
-    weight.register_use(x);
-    if (has_bias) bias.register_use(x);
-    y.on_backward(detail::patch_backward(weight, has_bias ? &bias : nullptr, x.slot(), x.shape(), rows));
-    return y;
+    using Patches = operations::PatchEmbedding<ElementOf<P>, DeviceOf<P>>;
+    return Y(perform<Patches>(x, weight, has_bias ? &bias : nullptr, is_partial_beside<X>), x);
   } else {
     return x;
   }

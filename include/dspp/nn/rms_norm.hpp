@@ -8,20 +8,34 @@
 
 namespace dspp {
 
-namespace detail {
-/// The backward of an RmsNorm: the same for every policy of an element type. It adds dx to the gradient that x has.
+namespace operations {
+/// Its backward adds dx to the gradient that x has. `partial`: see Parameter::used.
 template <class T, int Rank, Device D>
-constexpr auto rms_norm_backward(const Parameter<T, 1, D>& weight, Slot slot, const Tensor<T, Rank, D>& x,
-                                 Tensor<Compute<T>, 1, D> inverse_root) {
-  return [&weight, slot, x, inverse_root = std::move(inverse_root)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-    Tensor<T, Rank, D> earlier = tape.template take<T>(slot, x.shape()), dx;
-    weight.accumulate([&](auto dgamma, Write how) {
-      dx = ops::rms_norm_vjp(x, weight.value(), inverse_root, std::move(dy), dgamma, how, std::move(earlier));
+struct RmsNorm {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Parameter<T, 1, D>& weight,
+                                               double epsilon, bool partial) {
+    auto result = ops::rms_norm(x.value(), weight.value(), epsilon);
+    TapedTensor<T, Rank, D> y(std::move(result.y), x.tape());
+    if (!x.tape().recording()) return y;
+    weight.used(x.tape(), partial);
+    y.on_backward([&weight, slot = x.slot(), value = x.value(), inverse_root = std::move(result.inverse_root)](
+                      Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      Tensor<T, Rank, D> earlier = tape.template take<T>(slot, value.shape()), dx;
+      weight.accumulate([&](auto dgamma, Write how) {
+        dx = ops::rms_norm_vjp(value, weight.value(), inverse_root, std::move(dy), dgamma, how, std::move(earlier));
+      });
+      tape.give(slot, std::move(dx));
     });
-    tape.give(slot, std::move(dx));
-  };
-}
-}  // namespace detail
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_RMS_NORM_OPERATIONS(TEMPLATE, T)                        \
+  TEMPLATE struct CompiledOperation<operations::RmsNorm<T, 3, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::RmsNorm<T, 4, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_RMS_NORM_OPERATIONS)
 
 /// y = x / sqrt(mean of x^2 + epsilon) * gamma, the mean over the last dimension.
 ///
@@ -49,23 +63,13 @@ struct RmsNorm : Layer<P> {
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
     check_whole_over_cp<typename X::Placement, -1, X::rank>();
+    using Norm = operations::RmsNorm<ElementOf<P>, X::rank, DeviceOf<P>>;
     if constexpr (is_value_of<P, X>)
-      return normalize(x);
+      return X(perform<Norm>(x, weight, epsilon, is_partial_beside<X>), x);
     else
       return x;
   }
   constexpr void describe(auto&& f) const { f("epsilon", epsilon); }
-
- private:
-  template <class X>
-  constexpr X normalize(const X& x) const {
-    auto result = ops::rms_norm(x.value(), weight.value(), epsilon);
-    X y(std::move(result.y), x);
-    if (!x.tape().recording()) return y;
-    weight.register_use(x);
-    y.on_backward(detail::rms_norm_backward(weight, x.slot(), x.value(), std::move(result.inverse_root)));
-    return y;
-  }
 };
 
 }  // namespace dspp

@@ -11,24 +11,37 @@
 namespace dspp {
 
 namespace detail {
-// What does not depend on the policy is instantiated once for an element type.
-template <class T, int Rank, Device D>
-constexpr Tensor<T, Rank, D> copy_of(const Parameter<T, Rank, D>& parameter) {
-  const auto value = parameter.value();
-  auto copy = Tensor<T, Rank, D>::uninitialized(value.shape(), value.memory(), Category::activations, "value_beside");
-  ops::copy_into(copy, 0, value);
-  return copy;
+[[noreturn]] void refuse_cut_beside(const char* label);
 }
+
+namespace operations {
+/// A copy of the parameter, a constant if it is frozen. `partial`: see Parameter::used.
 template <class T, int Rank, Device D>
-constexpr auto value_backward(const Parameter<T, Rank, D>& parameter) {
-  return [&parameter](Tape<D>&, const Tensor<T, Rank, D>& dy) {
-    const Size count = dy.count();
-    parameter.accumulate([&](auto into, Write how) {
-      ops::sum_rows_into(into.reshape(dspp::shape(count)), how, dy.reshape(dspp::shape(Size{1}, count)));
+struct ValueBeside {
+  using DeviceType = D;
+  static constexpr TapedTensor<T, Rank, D> run(Tape<D>& tape, const Parameter<T, Rank, D>& parameter, bool partial) {
+    const auto value = parameter.value();
+    auto copy = Tensor<T, Rank, D>::uninitialized(value.shape(), value.memory(), Category::activations, "value_beside");
+    ops::copy_into(copy, 0, value);
+    if (parameter.is_frozen()) return {std::move(copy), tape, Slot{}, 0};
+    TapedTensor<T, Rank, D> y(std::move(copy), tape);
+    if (!tape.recording()) return y;
+    parameter.used(tape, partial);
+    y.on_backward([&parameter](Tape<D>&, const Tensor<T, Rank, D>& dy) {
+      const Size count = dy.count();
+      parameter.accumulate([&](auto into, Write how) {
+        ops::sum_rows_into(into.reshape(dspp::shape(count)), how, dy.reshape(dspp::shape(Size{1}, count)));
+      });
     });
-  };
-}
-}  // namespace detail
+    return y;
+  }
+};
+}  // namespace operations
+
+#define DSPP_VALUE_BESIDE_OPERATIONS(TEMPLATE, T)                        \
+  TEMPLATE struct CompiledOperation<operations::ValueBeside<T, 1, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::ValueBeside<T, 2, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_VALUE_BESIDE_OPERATIONS)
 
 /// The value of a whole parameter as operators take it beside x: `x * value_beside(x, gain)`. What is computed from it
 /// gives the parameter its gradient.
@@ -43,17 +56,21 @@ constexpr auto value_beside(const X& x, const Parameter<T, Rank, D>& parameter) 
       "dspp: value_beside needs a parameter on the device of the value, but it is on another. Give the layers "
       "one policy.");
   constexpr bool invariant = std::is_same_v<typename X::State, Invariant>;
-  if (parameter.cut.parts > 1)
-    fail(ErrorCode::placement, std::string("dspp: value_beside needs a parameter that every rank has whole, but ") +
-                                   parameter.label + " is cut over Tp. Describe it without a Cut.");
+  if (parameter.cut.parts > 1) detail::refuse_cut_beside(parameter.label);
   using State = std::conditional_t<invariant, Invariant, Replicate>;
   using Y = Variable<T, Rank, D, Placed<On<Tp<X::Placement::tp_degree>, State>>>;
-  if (parameter.is_frozen()) return Y::constant(detail::copy_of(parameter), x.tape());
-  Y y(detail::copy_of(parameter), x.tape());
-  if (!x.tape().recording()) return y;
-  parameter.register_use(x);
-  y.on_backward(detail::value_backward(parameter));
-  return y;
+  return Y(perform<operations::ValueBeside<T, Rank, D>>(x.tape(), parameter, is_partial_beside<X>));
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::refuse_cut_beside(const char* label) {
+  fail(ErrorCode::placement, std::string("dspp: value_beside needs a parameter that every rank has whole, but ") +
+                                 label + " is cut over Tp. Describe it without a Cut.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

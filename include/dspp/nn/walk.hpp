@@ -21,11 +21,7 @@ struct Path {
   constexpr Path(const Path& up, int own) : parent(&up), number(own) {}
 
   /// blocks.3.attention.qkv.weight
-  std::string text() const {
-    if (parent == nullptr) return {};
-    const std::string above = parent->text();
-    return (above.empty() ? "" : above + ".") + (name ? std::string(name) : std::to_string(number));
-  }
+  std::string text() const;
 
   /// The same text, also in constant expressions.
   constexpr List<char> characters() const {
@@ -79,5 +75,17 @@ constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
     }
   }
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string Path::text() const {
+  if (parent == nullptr) return {};
+  const std::string above = parent->text();
+  return (above.empty() ? "" : above + ".") + (name ? std::string(name) : std::to_string(number));
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

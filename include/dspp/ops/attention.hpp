@@ -2,8 +2,6 @@
 /// Softmax attention of local tensors with fused queries, keys and values, computed in tiles.
 #pragma once
 
-#include <string>
-
 #include <dspp/ops/cpu/attention.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/in_place.hpp>
@@ -75,11 +73,7 @@ constexpr void require_rule(const AttentionRule& rule) {
 }
 
 constexpr kernels::AttentionExtents layout_of(const Shape<4>& qkv, Size heads, const AttentionRule& rule) {
-  if (qkv[2] != 3 || heads < 1 || qkv[3] % heads != 0)
-    fail(ErrorCode::shape,
-         "dspp: attention needs [batch, sequence, 3, heads * head_dim] and a number of heads that divides the last "
-         "extent, but it got " +
-             to_string(qkv) + " and " + std::to_string(heads) + " heads. Choose heads that divide the width.");
+  if (qkv[2] != 3 || heads < 1 || qkv[3] % heads != 0) fail_of_heads(qkv, heads);
   require_rule(rule);
   return {qkv[0], qkv[1], heads, heads, qkv[3] / heads, rule};
 }

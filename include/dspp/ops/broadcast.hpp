@@ -25,10 +25,7 @@ constexpr auto broadcast_shape(const Shape<RankX>& x, const Shape<RankY>& y, con
   Shape<Rank> z{};
   for (int d = 0; d < Rank; ++d) {
     const Size a = extent_from_last(x, d), b = extent_from_last(y, d);
-    if (a != b && a != 1 && b != 1)
-      fail(ErrorCode::shape, std::string("dspp: ") + who +
-                                 " needs extents that are equal or 1, counted from the last dimension, but they are " +
-                                 to_string(x) + " and " + to_string(y) + ". Reshape one of them first.");
+    if (a != b && a != 1 && b != 1) fail_of_broadcast(x, y, who);
     z[Rank - 1 - d] = a == 1 ? b : a;
   }
   return z;
@@ -113,11 +110,7 @@ constexpr Tensor<T, To, D> broadcast_to(const Tensor<T, Rank, D>& x, const Shape
   at.extents[0] = at.strides[0] = 1;  // of a single number
   for (int d = 0; d < To; ++d) {
     const Size own = detail::extent_from_last(x.shape(), d), n = shape[To - 1 - d];
-    if (own != n && own != 1)
-      fail(ErrorCode::shape,
-           "dspp: broadcast_to needs extents that are equal or 1, counted from the last dimension, "
-           "but goes from " +
-               to_string(x.shape()) + " to " + to_string(shape) + ". Reshape the value first.");
+    if (own != n && own != 1) detail::fail_of_broadcast_to(x.shape(), shape);
     at.extents[To - 1 - d] = n;
     at.strides[To - 1 - d] = own == n ? stride : 0;
     stride *= own;

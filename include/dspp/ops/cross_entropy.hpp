@@ -10,14 +10,6 @@
 namespace dspp::ops {
 
 namespace detail {
-/// Throws if there are more valid columns than columns.
-constexpr void require_columns(Size valid_columns, Size columns, const char* who) {
-  if (valid_columns < 0 || valid_columns > columns)
-    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs valid_columns from 0 to the " +
-                               std::to_string(columns) + " columns of the logits, but it got " +
-                               std::to_string(valid_columns) + ". Count the columns of this rank without padding.");
-}
-
 /// Throws, with the first wrong one, unless every target is a token of the vocabulary or ignored_target: now, or when
 /// the host next synchronizes.
 template <class D>
@@ -39,9 +31,7 @@ constexpr void require_weights(const Tensor<float, 1, D>& weights, const char* w
 /// Throws   Error(usage) for a label_smoothing outside [0, 1]
 /// Source   Szegedy et al. 2015, arXiv:1512.00567, section 7
 constexpr TargetProbabilities smoothed_targets(double label_smoothing, Size classes) {
-  if (!(label_smoothing >= 0 && label_smoothing <= 1))
-    fail(ErrorCode::usage, "dspp: cross_entropy needs a label_smoothing from 0 to 1, but it is " +
-                               std::to_string(label_smoothing) + ". Give the share that all classes have together.");
+  if (!(label_smoothing >= 0 && label_smoothing <= 1)) detail::fail_of_smoothing(label_smoothing);
   return {.target = 1 - label_smoothing,
           .each = label_smoothing > 0 ? label_smoothing / static_cast<double>(classes) : 0};
 }

@@ -34,17 +34,12 @@ struct DropoutSite {
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> dropout(Tensor<T, Rank, D> x, double probability, const DropoutSite& site) {
   static_assert(Rank >= 2, "dspp: dropout needs a tensor of at least two dimensions, the batch first. Reshape it.");
-  if (!(probability >= 0 && probability < 1))
-    fail(ErrorCode::usage, "dspp: dropout needs a probability from 0 to below 1, but it got " +
-                               std::to_string(probability) + ". Give the share of elements to drop.");
+  if (!(probability >= 0 && probability < 1)) detail::fail_of_dropout(probability);
   DropoutWindow window = site.window;
   for (int d = 0; d < Rank - 1; ++d) {
     if (window.global[d] == 0) window.global[d] = x[d + 1];
     if (window.origin[d] < 0 || window.origin[d] + x[d + 1] > window.global[d])
-      fail(ErrorCode::shape, "dspp: dropout needs a window inside the global sample, but dimension " +
-                                 std::to_string(d + 1) + " has elements " + std::to_string(window.origin[d]) + " to " +
-                                 std::to_string(window.origin[d] + x[d + 1]) + " of " +
-                                 std::to_string(window.global[d]) + ". Check the slice's origin.");
+      detail::fail_of_window(d + 1, window.origin[d], x[d + 1], window.global[d]);
   }
   const Shape<Rank> extents = x.shape();
   const T* from = x.data();

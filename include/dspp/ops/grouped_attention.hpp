@@ -2,8 +2,6 @@
 /// Softmax attention in which several query heads share one head of keys and values, without repeating it in memory.
 #pragma once
 
-#include <string>
-
 #include <dspp/ops/attention.hpp>
 
 namespace dspp::ops {
@@ -56,11 +54,7 @@ constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>&
   const bool divides =
       heads.heads > 0 && heads.kv_heads > 0 && heads.heads % heads.kv_heads == 0 && q[2] % heads.heads == 0;
   if (!divides || kv[0] != q[0] || kv[1] != q[1] || kv[2] != 2 || kv[3] != q[2] / heads.heads * heads.kv_heads)
-    fail(ErrorCode::shape,
-         "dspp: grouped_attention needs q [batch, sequence, heads * head_dim], kv [batch, sequence, 2, kv_heads * "
-         "head_dim] and kv_heads that divide heads, but it got " +
-             to_string(q) + ", " + to_string(kv) + ", " + std::to_string(heads.heads) + " heads and " +
-             std::to_string(heads.kv_heads) + " of keys and values. Choose heads that fit the extents.");
+    fail_of_heads(q, kv, heads.heads, heads.kv_heads);
   require_rule(heads.rule);
   return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.rule};
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The in-place rule of the vjps, and checks that many operations share.
+/// The in-place rule of the vjps.
 #pragma once
 
-#include <string>
 #include <utility>
 
+#include <dspp/ops/shape_checks.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp::ops {
@@ -35,21 +35,6 @@ namespace detail {
 template <class T, int Rank, class D>
 constexpr T* data_or_null(const Tensor<T, Rank, D>& x) {
   return x ? x.data() : nullptr;
-}
-
-/// Throws unless `what` has the given number of elements.
-constexpr void require_length(Size actual, Size expected, const char* who, const char* what) {
-  if (actual != expected)
-    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs " + what + " of " + std::to_string(expected) +
-                               " elements, but it has " + std::to_string(actual) +
-                               ". Give one that fits the other arguments.");
-}
-
-/// Throws unless the dimension exists.
-constexpr void require_dimension(int dimension, int rank, const char* who) {
-  if (dimension < 0 || dimension >= rank)
-    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs a dimension from 0 to " + std::to_string(rank - 1) +
-                               ", but it got " + std::to_string(dimension) + ". Count dimensions from the outermost.");
 }
 
 }  // namespace detail

@@ -78,18 +78,13 @@ constexpr kernels::Product product_of(const Shape<Rank>& a, Transpose ta, const 
                            .lda = a[-1],
                            .ldb = b[-1],
                            .ldc = bt ? b[-2] : b[-1]};
-  if (p.k != (bt ? b[-1] : b[-2]))
-    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs two operands of one inner extent, but they are " +
-                               to_string(a) + (at ? " transposed" : "") + " and " + to_string(b) +
-                               (bt ? " transposed" : "") + ". Transpose one of them, or change its shape.");
+  if (p.k != (bt ? b[-1] : b[-2])) fail_of_operands(a, at, b, bt, who);
   return p;
 }
 
 template <int Rank>
 constexpr void require_result(const Shape<Rank>& given, const Shape<Rank>& needed, const char* what, const char* who) {
-  if (!(given == needed))
-    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs " + what + " of shape " + to_string(needed) +
-                               ", but it is " + to_string(given) + ". Give one that fits the product.");
+  if (!(given == needed)) fail_of_result(given, needed, what, who);
 }
 
 constexpr double flops_of(const kernels::Product& p) {
@@ -162,10 +157,7 @@ template <class T, class D>
 constexpr Tensor<T, 3, D> batched_matmul(const Tensor<T, 3, D>& a, Transpose ta, const Tensor<T, 3, D>& b,
                                          Transpose tb) {
   const kernels::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "batched_matmul");
-  if (a[0] != b[0])
-    fail(ErrorCode::shape, "dspp: batched_matmul needs two operands of one batch, but they are " +
-                               to_string(a.shape()) + " and " + to_string(b.shape()) +
-                               ". Repeat the smaller one, or use matmul on each.");
+  if (a[0] != b[0]) detail::fail_of_batches(a.shape(), b.shape());
   const Size batch = a[0];
   auto c =
       Tensor<T, 3, D>::uninitialized(dspp::shape(batch, p.m, p.n), a.memory(), Category::activations, "batched_matmul");

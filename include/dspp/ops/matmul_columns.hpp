@@ -2,7 +2,6 @@
 /// Products of columns of matrices in place, to compute a product tile by tile without copies.
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include <dspp/ops/matmul.hpp>
@@ -20,10 +19,7 @@ struct Columns {
   constexpr explicit Columns(Tensor<T, 2, D> matrix) : of(std::move(matrix)), count(of[1]) {}
   constexpr Columns(Tensor<T, 2, D> matrix, Size first, Size extent)
       : of(std::move(matrix)), begin(first), count(extent) {
-    if (first < 0 || extent < 0 || first + extent > of[1])
-      fail(ErrorCode::shape, "dspp: Columns needs columns of its matrix, but it got " + std::to_string(first) + " to " +
-                                 std::to_string(first + extent) + " of " + to_string(of.shape()) +
-                                 ". Check the first one and their number.");
+    if (first < 0 || extent < 0 || first + extent > of[1]) detail::fail_of_columns(first, extent, of.shape());
   }
 
   constexpr Shape<2> shape() const { return dspp::shape(of[0], count); }

@@ -74,9 +74,7 @@ template <class T, int Rank, class D>
 constexpr LargestAlong<T, Rank - 1, D> max_along(const Tensor<T, Rank, D>& x, int dimension) {
   detail::require_dimension(dimension, Rank, "max_along");
   const auto shape = detail::without(x.shape(), dimension);
-  if (x[dimension] == 0 && shape.count() > 0)
-    fail(ErrorCode::shape, "dspp: max needs at least one element along its dimension, but " + to_string(x.shape()) +
-                               " has none along dimension " + std::to_string(dimension) + ". Check the extents.");
+  if (x[dimension] == 0 && shape.count() > 0) detail::fail_of_max(x.shape(), dimension);
   auto y = Tensor<T, Rank - 1, D>::uninitialized(shape, x.memory(), Category::activations, "max_along");
   auto place = Tensor<std::int32_t, Rank - 1, D>::uninitialized(shape, x.memory(), Category::activations, "max_along");
   x.memory().count_flops(static_cast<double>(x.count()));

@@ -35,9 +35,7 @@ constexpr Tensor<T, 2, D> repeat(Tensor<T, 2, D> x, Size times) {
 template <class T, class D>
 constexpr Tensor<T, 2, D> sum_repeats(Tensor<T, 2, D> x, Size times) {
   if (times == 1) return x;
-  if (x[0] % times != 0)
-    fail(ErrorCode::shape, "dspp: sum_repeats needs rows that the repeats divide, but got " + std::to_string(x[0]) +
-                               " and " + std::to_string(times) + ". Check the extents.");
+  if (x[0] % times != 0) detail::fail_of_repeats(x[0], times);
   const Size rows = x[0] / times, n = x[1];
   auto y = Tensor<T, 2, D>::uninitialized(shape(rows, n), x.memory(), Category::activations, "sum_repeats");
   x.memory().count_flops(static_cast<double>(x.count()));

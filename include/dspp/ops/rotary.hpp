@@ -45,9 +45,7 @@ constexpr Tensor<T, Rank, D> rotary_vjp(Tensor<T, Rank, D> dy, const Tensor<Comp
 template <class T, class D>
 constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size head_dim, double theta, Memory<D>& memory,
                                                 const RopeScaling& scaling) {
-  if (head_dim < 2 || head_dim % 2 != 0)
-    fail(ErrorCode::shape, "dspp: rotary needs heads of an even number of features, but they have " +
-                               std::to_string(head_dim) + ". Change head_dim.");
+  if (head_dim < 2 || head_dim % 2 != 0) detail::fail_of_rotary_features(head_dim);
   auto table = Tensor<Compute<T>, 3, D>::uninitialized(shape(count, Size{2}, head_dim / 2), memory,
                                                        Category::activations, "rotary");
   launch<kernels::RotaryTable<Compute<T>>, D>(memory, first, count, head_dim, theta, scaling, table.data());
@@ -63,10 +61,7 @@ constexpr Tensor<T, Rank, D> rotate(Tensor<T, Rank, D> x, const Tensor<Compute<T
   const Size columns = extents.product(2, Rank), head_dim = 2 * table[2];
   const Size turned = rotated > 0 ? rotated : columns;
   require_length(table[0], extents[1], "rotary", "a table of positions");
-  if (turned % head_dim != 0 || turned > columns)
-    fail(ErrorCode::shape, "dspp: rotary needs whole heads of " + std::to_string(head_dim) + " features, but it got " +
-                               std::to_string(turned) + " of the " + std::to_string(columns) +
-                               " elements of a position. Choose a head_dim that divides them.");
+  if (turned % head_dim != 0 || turned > columns) fail_of_rotary_heads(head_dim, turned, columns);
   const T* from = x.data();
   auto y = in_place_or_new(x, "rotary");
   y.memory().count_flops(3.0 * static_cast<double>(extents[0] * extents[1] * turned));

@@ -17,10 +17,7 @@ constexpr void require_first_extents(const Shape<MaskRank>& mask, const Shape<Ra
                                      const char* what, int rank) {
   bool same = true;
   for (int d = 0; d < rank; ++d) same &= mask[d] == x[d];
-  if (!same)
-    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs " + what +
-                               " of the first extents of its values, but " + to_string(mask) + " stands beside " +
-                               to_string(x) + ". Reshape one of them first.");
+  if (!same) fail_of_first_extents(mask, x, who, what);
 }
 }  // namespace detail
 

@@ -12,14 +12,6 @@ namespace dspp::ops {
 
 namespace detail {
 
-/// Throws unless [begin, begin + extent) lies in [0, whole).
-constexpr void require_range(Size begin, Size extent, Size whole, const char* who) {
-  if (begin < 0 || extent < 0 || begin + extent > whole)
-    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs a range inside of 0 to " + std::to_string(whole) +
-                               ", but it got " + std::to_string(begin) + " to " + std::to_string(begin + extent) +
-                               ". Check the offset and the extent.");
-}
-
 /// Copies x into elements [begin, begin + x[dimension]) of y along a dimension.
 template <class T, int Rank, class D>
 constexpr void place(const Tensor<T, Rank, D>& y, int dimension, Size begin, const Tensor<T, Rank, D>& x) {

@@ -11,9 +11,7 @@ namespace dspp::ops {
 namespace detail {
 template <int Rank>
 constexpr void require_gates(const Shape<Rank>& x) {
-  if (x[-1] % 2 != 0)
-    fail(ErrorCode::shape, "dspp: swiglu needs as many gates as values, but its input is " + to_string(x) +
-                               ": an odd number. Give it both halves, one product in two groups.");
+  if (x[-1] % 2 != 0) fail_of_gates(x);
 }
 }  // namespace detail
 

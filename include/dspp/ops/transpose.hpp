@@ -15,10 +15,7 @@ constexpr void require_permutation(const std::array<int, Rank>& permutation) {
   for (std::size_t d = 0; d < Rank; ++d) {
     int times = 0;
     for (const int p : permutation) times += p == static_cast<int>(d);
-    if (times != 1)
-      fail(ErrorCode::shape, "dspp: transpose needs each dimension once, but dimension " + std::to_string(d) +
-                                 " is given " + std::to_string(times) + " times. List 0 to " +
-                                 std::to_string(Rank - 1) + " in the new order.");
+    if (times != 1) fail_of_permutation(d, times, Rank);
   }
 }
 }  // namespace detail

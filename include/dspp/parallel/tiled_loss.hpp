@@ -108,8 +108,9 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
   auto result = detail::combine_over_ranks(*x.tape().context().along.tp,
                                            parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary(), wanted),
                                            ids, weights);
-  auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted, ids.count(),
-                                      static_cast<bool>(weights));
+  auto loss =
+      detail::counted_loss(std::move(result.loss), x.tape(), result.counted, ids.count(), static_cast<bool>(weights))
+          .template as<P>();
   if (!x.tape().recording()) return loss;
   table.weight.register_use(x);
   loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids, weights,

@@ -121,55 +121,107 @@ constexpr Tensor<float, 1, D> weights_of(const Targets& targets) {
   return {};
 }
 
-/// A loss that carries its count of targets; the engine records it, and whether the targets are weighted. `share` is
-/// that of this rank in them: 1 / cp where the ranks of Cp have the same ones.
-template <class P>
-constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::DeviceType> value,
-                               Tape<typename P::DeviceType>& tape, Scalar<double, typename P::DeviceType> counted,
-                               Size targets, bool weighted, double share = 1) {
-  Loss<P> loss(std::move(value), tape);
+/// A loss that carries its count of targets.
+template <class C, Device D>
+struct CountedLoss {
+  TapedTensor<C, 0, D> value;
+  Scalar<double, D> counted;
+
+  template <class P>
+  constexpr Loss<P> as() && {
+    Loss<P> loss(std::move(value));
+    loss.counted = std::move(counted);
+    return loss;
+  }
+};
+
+/// Puts a loss on the tape; the engine records its count of targets, and whether they are weighted. `share` is that of
+/// this rank in them: 1 / cp where the ranks of Cp have the same ones.
+template <class C, Device D>
+constexpr CountedLoss<C, D> counted_loss(Scalar<C, D> value, Tape<D>& tape, Scalar<double, D> counted, Size targets,
+                                         bool weighted, double share = 1) {
+  TapedTensor<C, 0, D> loss(std::move(value), tape);
   if (share != 1) counted = ops::scale(std::move(counted), share);
   tape.context().loss_counts(counted, share * static_cast<double>(targets));
-  loss.counted = std::move(counted);
   if (!weighted) tape.context().takes_unweighted();
-  return loss;
-}
-
-/// The backward of cross_entropy: the same for every policy of an element type. `given` is the dy of
-/// cross_entropy_in_place, or 0 without that.
-template <class C, class T, int Rank, Device D>
-constexpr auto cross_entropy_backward(Slot slot, const Shape<Rank>& shape, Tensor<T, 2, D> logits,
-                                      const Tensor<std::int32_t, 1, D>& ids, const Tensor<float, 1, D>& weights,
-                                      Tensor<C, 1, D> log_sum_exp, Size first, Size valid, Scalar<double, D> counted,
-                                      TargetProbabilities wanted, C given) {
-  return [slot, shape, logits = std::move(logits), ids, weights, log_sum_exp = std::move(log_sum_exp), first, valid,
-          counted = std::move(counted), wanted, given](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
-    Tensor<T, 2, D> dlogits;  // not a conditional expression: see cross_entropy below
-    if (given != 0)
-      dlogits =
-          ops::cross_entropy_finish(std::move(logits), ids, log_sum_exp, valid, given, dy, counted, weights, wanted);
-    else
-      dlogits = ops::cross_entropy_vjp(std::move(logits), ids, log_sum_exp, first, valid, dy, counted, weights, wanted);
-    tape.give(slot, dlogits.reshape(shape));
-  };
+  return {std::move(loss), std::move(counted)};
 }
 
 /// The dy for which cross_entropy of these logits replaces them by their gradient, or 0 where it must not: where the
 /// caller, too, has them, and in f16, where a gradient that another dy multiplies may have underflowed or overflowed.
-template <class C, Tracked X>
+template <class C, class X>
 constexpr C dy_in_place(const X& logits, Size ranks) {
   if (std::is_same_v<typename X::Element, f16> || ranks > 1 || !logits.tape().recording() || !logits.value().unique())
     return 0;
   return static_cast<C>(logits.tape().context().expected_seed);
 }
+[[noreturn]] void fail_vocabulary(Size vocabulary, Size logits);
 }  // namespace detail
+
+namespace operations {
+/// How the logits of a cross_entropy and their targets are placed.
+struct LogitsPlace {
+  bool whole;    ///< every rank of Tp has all columns
+  bool padded;   ///< the columns of all ranks are more than those of the whole
+  double share;  ///< see counted_loss
+};
+
+template <class T, int Rank, Device D>
+struct CrossEntropy {
+  using DeviceType = D;
+  using C = Compute<T>;
+
+  static constexpr detail::CountedLoss<C, D> run(const TapedTensor<T, Rank, D>& logits,
+                                                 const Tensor<std::int32_t, Rank - 1, D>& targets,
+                                                 const Tensor<float, 1, D>& weights, Size vocabulary,
+                                                 CrossEntropyOptions options, LogitsPlace place) {
+    auto& group = *logits.tape().context().along.tp;
+    const Size rows = logits.shape().rows(), columns = logits[-1], ranks = place.whole ? 1 : group.size();
+    const Size first = place.whole ? 0 : columns * group.rank(),
+               valid = std::clamp<Size>(vocabulary - first, 0, columns);
+    const Size columns_in_all = place.padded ? logits.whole() : columns * ranks;
+    if (vocabulary > columns_in_all) detail::fail_vocabulary(vocabulary, columns_in_all);
+    const TargetProbabilities wanted = ops::smoothed_targets(options.label_smoothing, vocabulary);
+    const C given = detail::dy_in_place<C>(logits, ranks);
+    auto rows_of_logits = detail::as_rows(logits.value());
+    const auto ids = targets.reshape(dspp::shape(rows));
+    // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
+    ops::CrossEntropyResult<C, D> result;
+    if (given != 0)
+      result = ops::cross_entropy_in_place(rows_of_logits, ids, valid, vocabulary, given, weights, wanted);
+    else
+      result = detail::combine_over_ranks(
+          group, ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary, wanted), ids, weights,
+          place.whole);
+    auto loss = detail::counted_loss(std::move(result.loss), logits.tape(), result.counted, ids.count(),
+                                     static_cast<bool>(weights), place.share);
+    // `given`: the dy of cross_entropy_in_place, or 0 without that
+    loss.value.on_backward([slot = logits.slot(), shape = logits.shape(), values = std::move(rows_of_logits), ids,
+                            weights, log_sum_exp = std::move(result.log_sum_exp), first, valid,
+                            counted = std::move(result.counted), wanted,
+                            given](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
+      Tensor<T, 2, D> dlogits;  // not a conditional expression: see above
+      if (given != 0)
+        dlogits =
+            ops::cross_entropy_finish(std::move(values), ids, log_sum_exp, valid, given, dy, counted, weights, wanted);
+      else
+        dlogits =
+            ops::cross_entropy_vjp(std::move(values), ids, log_sum_exp, first, valid, dy, counted, weights, wanted);
+      tape.give(slot, dlogits.reshape(shape));
+    });
+    return loss;
+  }
+};
+}  // namespace operations
+
+#define DSPP_CROSS_ENTROPY_OPERATIONS(TEMPLATE, T)                        \
+  TEMPLATE struct CompiledOperation<operations::CrossEntropy<T, 2, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::CrossEntropy<T, 3, Cpu>>;
+DSPP_DECLARE_OPERATIONS(DSPP_CROSS_ENTROPY_OPERATIONS)
 
 template <class P, Tracked X, Tracked Targets>
 constexpr Loss<P> cross_entropy(X&& logits, const Targets& targets, Size vocabulary, CrossEntropyOptions options) {
   using V = std::remove_cvref_t<X>;
-  using T = ElementOf<P>;
-  using C = Compute<T>;
-  using D = DeviceOf<P>;
   check_value_of<P, V>();
   static_assert(
       std::is_same_v<typename Targets::Element, std::int32_t> && Targets::rank + 1 == V::rank,
@@ -185,34 +237,24 @@ constexpr Loss<P> cross_entropy(X&& logits, const Targets& targets, Size vocabul
       "otherwise. Compute them by a VocabParallel table, a ColumnParallel head or, of an Invariant value, a Linear.");
   // Logits that are moved in leave the caller's variable: it must not show the gradient.
   const V own = std::forward<X>(logits);
-  auto& group = *own.tape().context().along.tp;
-  const Size rows = own.shape().rows(), columns = own[-1], ranks = whole ? 1 : group.size();
-  const Size first = whole ? 0 : columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
-  const Size columns_in_all = padded ? own.whole() : columns * ranks;
-  if (vocabulary > columns_in_all)
-    fail(ErrorCode::shape,
-         "dspp: cross_entropy needs a logit for every token of the vocabulary, but the vocabulary has " +
-             std::to_string(vocabulary) + " and there are " + std::to_string(columns_in_all) +
-             " logits. Give the vocabulary of the table that made them.");
-  const TargetProbabilities wanted = ops::smoothed_targets(options.label_smoothing, vocabulary);
-  const C given = detail::dy_in_place<C>(own, ranks);
-  auto rows_of_logits = detail::as_rows(own.value());
-  const auto ids = targets.value().reshape(dspp::shape(rows));
-  const auto weights = detail::weights_of<D>(targets);
-  // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
-  ops::CrossEntropyResult<C, D> result;
-  if (given != 0)
-    result = ops::cross_entropy_in_place(rows_of_logits, ids, valid, vocabulary, given, weights, wanted);
-  else
-    result = detail::combine_over_ranks(
-        group, ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary, wanted), ids, weights, whole);
   constexpr double share = Targets::Placement::cp_dimension < 0 ? 1.0 / P::cp : 1;
-  auto loss = detail::counted_loss<P>(std::move(result.loss), own.tape(), result.counted, ids.count(),
-                                      static_cast<bool>(weights), share);
-  loss.on_backward(detail::cross_entropy_backward<C>(own.slot(), own.shape(), std::move(rows_of_logits), ids, weights,
-                                                     std::move(result.log_sum_exp), first, valid,
-                                                     std::move(result.counted), wanted, given));
-  return loss;
+  using Mean = operations::CrossEntropy<ElementOf<P>, V::rank, DeviceOf<P>>;
+  return perform<Mean>(own, targets.value(), detail::weights_of<DeviceOf<P>>(targets), vocabulary, options,
+                       operations::LogitsPlace{whole, padded, share})
+      .template as<P>();
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_vocabulary(Size vocabulary, Size logits) {
+  fail(ErrorCode::shape,
+       "dspp: cross_entropy needs a logit for every token of the vocabulary, but the vocabulary has " +
+           std::to_string(vocabulary) + " and there are " + std::to_string(logits) +
+           " logits. Give the vocabulary of the table that made them.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

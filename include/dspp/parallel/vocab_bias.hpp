@@ -37,11 +37,8 @@ struct VocabBias : Layer<P> {
       require(logits.whole() == vocabulary,
               "dspp: VocabBias needs logits of its vocabulary, but they are of another one. Give both the same.",
               ErrorCode::shape, {{"logits", logits.whole()}, {"vocabulary", vocabulary}});
-      X y(ops::add_bias(logits.value(), detail::vector_of(bias)), logits);
-      if (!logits.tape().recording()) return y;
-      bias.register_use(logits);
-      y.on_backward(detail::shift_backward<X::rank>(bias, logits.slot()));
-      return y;
+      using Sum = operations::Shift<ElementOf<P>, X::rank, DeviceOf<P>>;
+      return X(perform<Sum>(logits, bias, is_partial_beside<X>), logits);
     } else {
       return logits;
     }

@@ -56,7 +56,7 @@ class Pool {
   explicit Pool(Size limit_bytes = 0, MemorySource* source = nullptr) : limit_(limit_bytes), source_(source) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-  ~Pool() { trim(); }
+  ~Pool();
 
   MemoryBlock<Pool>* take(Size bytes, Category category, const char* label);
   void give(MemoryBlock<Pool>* block) noexcept;
@@ -152,6 +152,10 @@ std::string readable_bytes(Size bytes);
 /// Pushes a block onto its class and the end of the list of kept blocks.
 
 #if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Pool::~Pool() {
+  trim();
+}
 
 DSPP_INLINE void Pool::set_remedies(const void* owner, std::vector<Remedy> remedies) {
   std::erase_if(remedies_, [&](const auto& known) { return known.first == owner; });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -14,9 +15,12 @@ namespace dspp {
 
 inline constexpr int max_rank = 6;
 
+/// Of a shape of any rank.
+using Extents = std::span<const Size>;
+
 namespace detail {
-std::string text_of_extents(const Size* extents, int rank);
-Size bytes_of_extents(const Size* extents, int rank, Size element_bytes);
+Size bytes_of_extents(Extents extents, Size element_bytes);
+[[noreturn]] void fail_of_shapes(Extents a, Extents b, const char* who);
 }  // namespace detail
 
 /// Row-major extents. Negative dimensions count from the end: shape[-1] is the last extent.
@@ -27,6 +31,7 @@ struct Shape {
 
   constexpr Size operator[](int dimension) const { return extents[dimension < 0 ? dimension + Rank : dimension]; }
   constexpr Size& operator[](int dimension) { return extents[dimension < 0 ? dimension + Rank : dimension]; }
+  constexpr operator Extents() const { return {extents, static_cast<std::size_t>(Rank)}; }
 
   /// Number of elements; 1 for a scalar.
   constexpr Size count() const { return multiply(std::make_integer_sequence<int, Rank>{}); }
@@ -59,19 +64,16 @@ struct Shape {
 };
 
 /// Shape of the given extents: `shape(2, 3)` is a Shape<2>.
-template <class... Extents>
-constexpr auto shape(Extents... extents) {
-  Shape<static_cast<int>(sizeof...(Extents))> result{};
+template <class... Sizes>
+constexpr auto shape(Sizes... extents) {
+  Shape<static_cast<int>(sizeof...(Sizes))> result{};
   int i = 0;
   ((result.extents[i++] = static_cast<Size>(extents)), ...);
   return result;
 }
 
 /// The shape as people write it: [2, 3, 4].
-template <int Rank>
-std::string to_string(const Shape<Rank>& shape) {
-  return detail::text_of_extents(shape.extents, Rank);
-}
+std::string to_string(Extents extents);
 
 /// The bytes of that many elements.
 ///
@@ -79,42 +81,46 @@ std::string to_string(const Shape<Rank>& shape) {
 template <int Rank>
 constexpr Size bytes_of(const Shape<Rank>& shape, Size element_bytes) {
   if (std::is_constant_evaluated()) return shape.count() * element_bytes;  // too many do not compile
-  return detail::bytes_of_extents(shape.extents, Rank, element_bytes);
+  return detail::bytes_of_extents(shape, element_bytes);
 }
 
 /// Fails with both shapes in the sentence unless they are equal. `who` is the operation, e.g. "add".
 template <int Rank>
 constexpr void require_same_shape(const Shape<Rank>& a, const Shape<Rank>& b, const char* who) {
-  if (!(a == b))
-    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs two tensors of one shape, but they are " +
-                               to_string(a) + " and " + to_string(b) + ". Reshape or broadcast one of them first.");
+  if (!(a == b)) detail::fail_of_shapes(a, b, who);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
 
-namespace detail {
-
-DSPP_INLINE std::string text_of_extents(const Size* extents, int rank) {
+DSPP_INLINE std::string to_string(Extents extents) {
   std::string text = "[";
-  for (int i = 0; i < rank; ++i) text += (i ? ", " : "") + std::to_string(extents[i]);
+  for (const Size& extent : extents) text += (&extent == extents.data() ? "" : ", ") + std::to_string(extent);
   return text + "]";
 }
 
-DSPP_INLINE Size bytes_of_extents(const Size* extents, int rank, Size element_bytes) {
+namespace detail {
+
+DSPP_INLINE Size bytes_of_extents(Extents extents, Size element_bytes) {
   Size bytes = element_bytes;
   bool fits = true, empty = false;
-  for (int i = 0; i < rank; ++i) {
-    fits = fits && extents[i] >= 0;
-    empty = empty || extents[i] == 0;
+  for (const Size extent : extents) {
+    fits = fits && extent >= 0;
+    empty = empty || extent == 0;
   }
-  for (int i = 0; i < rank && fits && !empty; ++i) fits = !__builtin_mul_overflow(bytes, extents[i], &bytes);
+  for (std::size_t i = 0; i < extents.size() && fits && !empty; ++i)
+    fits = !__builtin_mul_overflow(bytes, extents[i], &bytes);
   if (!fits)
     fail(ErrorCode::shape, "dspp: a tensor needs extents of at least 0 and fewer than 2^63 bytes, but got " +
-                               text_of_extents(extents, rank) + " of " + std::to_string(element_bytes) +
+                               to_string(extents) + " of " + std::to_string(element_bytes) +
                                " bytes each. Check what the extents are computed from.");
   return empty ? 0 : bytes;
+}
+
+DSPP_INLINE void fail_of_shapes(Extents a, Extents b, const char* who) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who + " needs two tensors of one shape, but they are " + to_string(a) +
+                             " and " + to_string(b) + ". Reshape or broadcast one of them first.");
 }
 
 }  // namespace detail

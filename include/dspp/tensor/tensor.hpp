@@ -2,14 +2,23 @@
 /// The local tensor: a typed, contiguous, row-major view of a shared block. It has no notion of other ranks.
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include <dspp/base/element.hpp>
 #include <dspp/tensor/device.hpp>
 #include <dspp/tensor/shape.hpp>
 
+#if DSPP_HAS_DEFINITIONS()
+#include <functional>
+#include <numeric>
+#include <string>
+#endif
+
 namespace dspp {
+
+namespace detail {
+[[noreturn]] void fail_of_reshape(Extents from, Extents to);
+}
 
 /// A handle: copies share the elements, the last one frees them. T is the element type, Rank is static, extents are
 /// not.
@@ -25,9 +34,10 @@ class Tensor {
 
   constexpr Tensor() = default;
 
-  /// Elements are uninitialised: the caller writes all of them.
-  static constexpr Tensor uninitialized(const Shape<Rank>& shape, Memory<D>& memory,
-                                        Category category = Category::activations, const char* label = "tensor") {
+  /// Elements are uninitialised: the caller writes all of them. Not inlined: programs allocate in many places.
+  [[gnu::noinline]] static constexpr Tensor uninitialized(const Shape<Rank>& shape, Memory<D>& memory,
+                                                          Category category = Category::activations,
+                                                          const char* label = "tensor") {
     return Tensor(Storage<Memory<D>>(memory, bytes_of(shape, static_cast<Size>(sizeof(T))), category, label), 0, shape);
   }
   static constexpr Tensor zeros(const Shape<Rank>& shape, Memory<D>& memory, Category category = Category::activations,
@@ -75,10 +85,7 @@ class Tensor {
   /// The same elements in another shape of the same count.
   template <int NewRank>
   constexpr Tensor<T, NewRank, D> reshape(const Shape<NewRank>& shape) const {
-    if (shape.count() != count())
-      fail(ErrorCode::shape, "dspp: reshape needs a shape of the same number of elements, but " + to_string(shape_) +
-                                 " has " + std::to_string(count()) + " and " + to_string(shape) + " has " +
-                                 std::to_string(shape.count()) + ". Give extents whose product is equal.");
+    if (shape.count() != count()) detail::fail_of_reshape(shape_, shape);
     return Tensor<T, NewRank, D>::view(storage_, offset_, shape);
   }
 
@@ -123,5 +130,20 @@ class Tensor {
 
 template <class T, class D = Cpu>
 using Scalar = Tensor<T, 0, D>;
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_reshape(Extents from, Extents to) {
+  const auto count = [](Extents extents) {
+    return std::to_string(std::accumulate(extents.begin(), extents.end(), Size{1}, std::multiplies<>()));
+  };
+  fail(ErrorCode::shape, "dspp: reshape needs a shape of the same number of elements, but " + to_string(from) +
+                             " has " + count(from) + " and " + to_string(to) + " has " + count(to) +
+                             ". Give extents whose product is equal.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -41,6 +41,11 @@ constexpr void for_each_piece(const NamedParameter<T, D>& named, F f) {
     f(*p, static_cast<Unit<T, D>*>(p->home)->buckets()[static_cast<std::size_t>(p->bucket)]);
 }
 
+namespace detail {
+[[noreturn]] void fail_of_second_name(const char* label, const std::string& shape);
+[[noreturn]] void fail_of_name(const std::string& name);
+}  // namespace detail
+
 /// What an engine chooses for its parameters.
 struct ParameterChoices {
   const ParameterGroups* groups = nullptr;  ///< kept by the caller; null: none
@@ -54,18 +59,18 @@ class Inventory {
   List<Unit<T, D>*> units;  ///< in order of use; the first is the root
   List<NamedParameter<T, D>> parameters;
 
-  constexpr void begin_unit(const Path& path, Unit<T, D>& unit) {
+  [[gnu::noinline]] constexpr void begin_unit(const Path& path, Unit<T, D>& unit) {
     if constexpr (HasTimeline<D>) unit.set_name(path.characters());
     units.push_back(&unit);
     open_.push_back(&unit);
   }
-  constexpr void end_unit(Unit<T, D>& unit) {
+  [[gnu::noinline]] constexpr void end_unit(Unit<T, D>& unit) {
     open_.pop_back();
     left_.push_back(&unit);
   }
   /// Links every unit with its neighbours: forward enters units in the order of `units`; backward opens them in the
   /// reverse order of leaving, which differs for units around inner ones.
-  constexpr void link_units() {
+  [[gnu::noinline]] constexpr void link_units() {
     for (std::size_t i = 0; i + 1 < units.size(); ++i) units[i]->link_next(units[i + 1]);
     for (std::size_t i = 1; i < left_.size(); ++i) left_[i]->link_previous(left_[i - 1]);
   }
@@ -96,46 +101,43 @@ class Inventory {
 
   template <int Rank>
   constexpr void parameter(const Path& path, Parameter<T, Rank, D>& p) {
-    if (p.site >= 0)
-      fail(ErrorCode::usage, std::string("dspp: visit() needs to name each parameter once, but ") + p.label + " " +
-                                 to_string(p.global_shape()) + " is named again. Name another part, or leave it out.");
+    add(path, p, p.global_shape());
+  }
+
+ private:
+  [[gnu::noinline]] constexpr void add(const Path& path, ParameterBase<D>& p, Extents extents) {
+    if (p.site >= 0) detail::fail_of_second_name(p.label, to_string(extents));
     open_.back()->add(p);
     p.number = numbers_++;
     if (choices_.groups && choices_.groups->size() > 0) join_group(path, p);
-    if (choices_.whole_matrices) p.columns = columns_of(p);
+    if (choices_.whole_matrices) p.columns = columns_of(p, extents);
     if (p.piece > 0) return add_piece(p);
     p.site = sites_++;
     last_piece_ = &p;
     parameters.push_back({&p, open_.back()});
-    if (!std::is_constant_evaluated()) parameters.back().name = &new_name(path, p);
+    if (!std::is_constant_evaluated()) parameters.back().name = &new_name(path, p, extents);
   }
-
- private:
   constexpr void join_group(const Path& path, ParameterBase<D>& p) {
     const List<char> name = path.characters();
     p.group = choices_.groups->find({name.begin(), name.size()});
     if (p.group) ++members_[p.group - choices_.groups->begin()];
   }
   /// The columns of a matrix that is updated as a whole, else 0.
-  template <int Rank>
-  constexpr Size columns_of(const Parameter<T, Rank, D>& p) const {
+  constexpr Size columns_of(const ParameterBase<D>& p, Extents extents) const {
     const MatrixUpdate choice = p.group ? p.group->matrices : MatrixUpdate::in_blocks;
     const bool inside = choice == MatrixUpdate::always || (choice == MatrixUpdate::in_blocks && open_.size() > 1);
-    if (Rank - (p.groups_first ? 1 : 0) != 2 || !inside || p.is_frozen()) return 0;
+    if (std::ssize(extents) - (p.groups_first ? 1 : 0) != 2 || !inside || p.is_frozen()) return 0;
     // clang-format off
     require(p.geometry.tile.columns == 0, "dspp: an optimizer of matrices needs parameters that are not tiled, but one in a block is. Set MatrixUpdate::never for its group.");
     require(p.geometry.local * p.geometry.parts == p.geometry.global, "dspp: an optimizer of matrices needs equal slices over Tp, but one in a block has padding. Set MatrixUpdate::never for it.");
     // clang-format on
-    return p.global_shape()[-1];
+    return extents.back();
   }
-  template <int Rank>
-  const GlobalName& new_name(const Path& path, const Parameter<T, Rank, D>& p) {
-    GlobalName name{path.text(), {}};
-    const int first = p.groups_first ? 1 : 0;
-    for (int i = first; i < Rank; ++i) name.extents.push_back(p.global_shape()[i]);
-    if (first == 1) name.extents[0] *= p.global_shape()[0];
+  const GlobalName& new_name(const Path& path, const ParameterBase<D>& p, Extents extents) {
+    GlobalName name{path.text(), {extents.begin() + (p.groups_first ? 1 : 0), extents.end()}};
+    if (p.groups_first) name.extents[0] *= extents[0];
     const auto [place, is_new] = names_.get_or_make().insert(std::move(name));
-    if (!is_new) fail_of_name(place->text);
+    if (!is_new) detail::fail_of_name(place->text);
     return *place;
   }
   constexpr void add_piece(ParameterBase<D>& p) {
@@ -144,10 +146,6 @@ class Inventory {
     last_piece_ = last_piece_->next_piece = &p;
   }
 
-  [[noreturn]] static void fail_of_name(const std::string& name) {
-    fail(ErrorCode::usage, "dspp: visit() needs a name for each parameter that no other has, but two are called '" +
-                               name + "': files could not distinguish them. Rename the part of one of them.");
-  }
   [[noreturn]] static void fail_of_use(const NamedParameter<T, D>& named) {
     std::string name = named.parameter->label;
     if (named.name) name = "'" + named.name->text + "' (" + name + ")";
@@ -243,11 +241,25 @@ constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank
 
 /// Fills the values that this rank holds in elements `range` of the bucket from `source`.
 template <class T, Device D, class Source>
-constexpr void fill_bucket(Bucket<T, D>& b, const Replicas<T, D>& replicas, int tp_rank, Range range,
-                           const Source& source) {
+[[gnu::noinline]] constexpr void fill_bucket(Bucket<T, D>& b, const Replicas<T, D>& replicas, int tp_rank, Range range,
+                                             const Source& source) {
   const Range held = replicas.held(b), part = common(held, range);
   if (part.count() > 0)
     write_values(b, part, tp_rank, source, replicas.memory(), b.values.data_from(part.begin - held.begin));
 }
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_second_name(const char* label, const std::string& shape) {
+  fail(ErrorCode::usage, std::string("dspp: visit() needs to name each parameter once, but ") + label + " " + shape +
+                             " is named again. Name another part, or leave it out.");
+}
+
+DSPP_INLINE void detail::fail_of_name(const std::string& name) {
+  fail(ErrorCode::usage, "dspp: visit() needs a name for each parameter that no other has, but two are called '" +
+                             name + "': files could not distinguish them. Rename the part of one of them.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -73,7 +73,7 @@ class Replicas {
   /// How slices of reduced gradients are checked from now on; whole ones are not. Called when all buckets have numbers.
   ///
   /// Memory   with the first check, that of the ReductionPrints
-  constexpr void check_reductions(ReductionCheck how) {
+  [[gnu::noinline]] constexpr void check_reductions(ReductionCheck how) {
     const bool split = rule().optimizer_is_split() && group_->size() > 1;
     check_ = split ? how : ReductionCheck::none;
     if (checks_reductions() && !prints_) prints_.allocate(*memory_, buckets_);
@@ -86,15 +86,15 @@ class Replicas {
   constexpr void make_room() {
     while (!has_room()) complete_oldest();
   }
-  constexpr void complete_all() {
+  [[gnu::noinline]] constexpr void complete_all() {
     while (!in_flight_.empty()) complete_oldest();
   }
-  constexpr void complete(const BucketType& bucket) {
+  [[gnu::noinline]] constexpr void complete(const BucketType& bucket) {
     while (involves(bucket)) complete_oldest();
   }
   /// Completes operations in flight, the oldest first, and discards their results and errors. Safe during stack
   /// unwinding: every rank issues the same operations. If all ranks threw the same error, training can continue.
-  constexpr void abandon() {
+  [[gnu::noinline]] constexpr void abandon() {
     while (!in_flight_.empty()) {
       Operation oldest = in_flight_.take_front();
       for (Pending<>* pending : {&oldest.pending, &oldest.gathering}) {

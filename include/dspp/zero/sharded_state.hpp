@@ -85,7 +85,7 @@ class ShardedState {
   /// start as the model's initial values.
   ///
   /// Memory   per owned element: a Compute<T> master where T is narrower, and `moments` moments
-  constexpr void add(Bucket<T, D>& b, int moments, std::uint64_t seed, int tp_rank) {
+  [[gnu::noinline]] constexpr void add(Bucket<T, D>& b, int moments, std::uint64_t seed, int tp_rank) {
     if (b.frozen) return store_.add_none();
     const Range own = replicas_->owned(b);
     store_.add(replicas_->memory(), own.count(), !std::is_same_v<T, State>, moments);
@@ -108,13 +108,13 @@ class ShardedState {
 
   /// Fills the masters, if any, in elements `range` of the bucket from `source`, as write_values does.
   template <class Source>
-  constexpr void fill_master(const Bucket<T, D>& b, int tp_rank, Range range, const Source& source) {
+  [[gnu::noinline]] constexpr void fill_master(const Bucket<T, D>& b, int tp_rank, Range range, const Source& source) {
     const Range own = replicas_->owned(b), part = common(own, range);
     const auto& master = of(b).master;
     if (master && part.count() > 0)
       write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin));
   }
-  constexpr void clear_moments(Bucket<T, D>& b) {
+  [[gnu::noinline]] constexpr void clear_moments(Bucket<T, D>& b) {
     for (int i = 0; i < moments(b); ++i) of(b).moments[i].fill({});
   }
 

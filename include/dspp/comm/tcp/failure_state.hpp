@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all groups of one world of TCP ranks share: their links, the first failure, which every rank that hears of it
-/// passes on, so that nobody hears of a rank's end before the reason, and which ranks have ended.
+/// What all groups of one world of TCP ranks share: their links, the first failure, and which ranks have ended. A rank
+/// that receives a failure forwards it to all, so that no rank receives an end before its reason: at most 16 KB between
+/// any two ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/comm/fingerprint.hpp>
+#include <dspp/comm/tcp/failure.hpp>
 #include <dspp/comm/tcp/links.hpp>
 
 namespace dspp::detail {
@@ -30,16 +32,6 @@ class TcpLine {
 
  protected:
   ~TcpLine() = default;
-};
-
-/// The first failure that a rank received: what its collectives throw, and what the failing rank itself threw.
-struct TcpFailure {
-  ErrorCode code = ErrorCode::aborted;
-  std::string sentence;
-  int culprit = -1;       ///< the world rank to blame; -1 if there is none
-  bool own_error = true;  ///< the culprit threw a dspp::Error; else `reason` is all that is known
-  ErrorCode own_code = ErrorCode::aborted;
-  std::string reason;
 };
 
 std::string encoded(const TcpFailure& failure);

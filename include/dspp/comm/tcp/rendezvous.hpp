@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/comm/tcp/place.hpp>
 #include <dspp/comm/tcp/reception.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
@@ -17,16 +18,6 @@
 #endif
 
 namespace dspp {
-
-/// A rank, and where rank 0 waits for the others: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, DSPP_TOKEN.
-struct TcpPlace {
-  int rank = 0, size = 1;
-  std::string host = "127.0.0.1";
-  int port = 0;
-  /// The same on every rank, and presented by every connection. Without one, all addresses must be loopback's. It is
-  /// sent as it is, as is everything else: for networks that are trusted.
-  std::string token{};
-};
 
 namespace detail {
 

@@ -7,9 +7,16 @@
 
 #include <dspp/comm/communicator.hpp>
 #include <dspp/comm/posting.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
 #include <dspp/comm/tcp/rank.hpp>
+#endif
 
 namespace dspp {
+
+namespace detail {
+class TcpRank;
+}
 
 /// One rank's handle on a group of TCP ranks; copies share it. Made by TcpWorld. Sums are in rank order, with the bits
 /// of Threads. Used by one thread. At most 16 operations of a group are in flight; one more completes the oldest first.

@@ -7,12 +7,22 @@
 #include <vector>
 
 #include <dspp/comm/rank_groups.hpp>
-#include <dspp/comm/tcp/rendezvous.hpp>
+#include <dspp/comm/tcp/failure.hpp>
+#include <dspp/comm/tcp/place.hpp>
 #include <dspp/comm/tcp/tcp.hpp>
 #include <dspp/mesh/mesh.hpp>
 #include <dspp/mesh/nodes.hpp>
 
+#if DSPP_HAS_DEFINITIONS()
+#include <dspp/comm/tcp/failure_state.hpp>
+#include <dspp/comm/tcp/rendezvous.hpp>
+#endif
+
 namespace dspp {
+
+namespace detail {
+class TcpFailureState;
+}  // namespace detail
 
 /// The groups of a mesh, which share their failures: a failure anywhere stops every rank with one sentence. Every rank
 /// makes one, and calls end(); one that only goes is lost to the others, as a process that is killed is.
@@ -27,24 +37,24 @@ class TcpWorld {
   const Mesh& mesh() const { return mesh_; }
   /// The machines of the ranks.
   const Nodes& nodes() const { return *nodes_; }
-  int rank() const { return failures_->rank(); }
+  int rank() const;
   /// The communicators of this rank; copies are the same communicators.
   const RankGroups& groups() const { return groups_; }
 
   /// This rank failed with an error: every other rank gets `reason` in an Error(aborted). True if this is the first
   /// failure that this rank knows.
-  bool abort(const Error& error) { return abort(error.what(), true, error.code()); }
-  bool abort(const std::string& reason) { return abort(reason, false, ErrorCode::aborted); }
+  bool abort(const Error& error);
+  bool abort(const std::string& reason);
 
   /// This rank ended normally: a rank that waits for it, now or later, gets an Error(peer_lost).
-  void leave() { failures_->end(); }
+  void leave();
 
   /// Leaves, and returns when every rank has called end() or is gone, or, after a failure, `grace_seconds` later. False
   /// if not all came.
   bool end(double grace_seconds = 10);
 
   /// The first failure that this rank received; null if there is none.
-  const detail::TcpFailure* failure() const { return failures_->failed() ? &failures_->failure() : nullptr; }
+  const detail::TcpFailure* failure() const;
 
  private:
   Tcp connect(const std::string& name, const AxisGroup& members);
@@ -85,6 +95,26 @@ DSPP_INLINE Tcp TcpWorld::connect(const std::string& name, const AxisGroup& memb
   std::vector<int> ranks;
   for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
   return Tcp(std::make_shared<detail::TcpRank>(failures_, connected_++, name, std::move(ranks)));
+}
+
+DSPP_INLINE int TcpWorld::rank() const {
+  return failures_->rank();
+}
+
+DSPP_INLINE void TcpWorld::leave() {
+  failures_->end();
+}
+
+DSPP_INLINE const detail::TcpFailure* TcpWorld::failure() const {
+  return failures_->failed() ? &failures_->failure() : nullptr;
+}
+
+DSPP_INLINE bool TcpWorld::abort(const Error& error) {
+  return abort(error.what(), true, error.code());
+}
+
+DSPP_INLINE bool TcpWorld::abort(const std::string& reason) {
+  return abort(reason, false, ErrorCode::aborted);
 }
 
 DSPP_INLINE bool TcpWorld::abort(const std::string& reason, bool own_error, ErrorCode code) {

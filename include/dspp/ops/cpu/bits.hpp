@@ -12,9 +12,7 @@ namespace dspp {
 
 template <>
 struct Kernel<kernels::DigestOf, Cpu> {
-  static std::uint64_t run(std::uint64_t start, Size bytes, const std::byte* x) {
-    return Digest().add(start).add(x, bytes).value();
-  }
+  static std::uint64_t run(std::uint64_t start, Size bytes, const std::byte* x);
 };
 
 template <>
@@ -26,16 +24,12 @@ struct Kernel<kernels::ContinueDigest, Cpu> {
 
 template <>
 struct Kernel<kernels::PlacedDigestOf, Cpu> {
-  static void run(Size bytes, const std::byte* x, std::uint64_t* digest) {
-    *digest = PlacedDigest().add(x, bytes, 0).value();
-  }
+  static void run(Size bytes, const std::byte* x, std::uint64_t* digest);
 };
 
 template <>
 struct Kernel<kernels::ComparePlacedDigest, Cpu> {
-  static void run(Size bytes, const std::byte* x, const std::uint64_t* digest, std::uint64_t* changed) {
-    if (PlacedDigest().add(x, bytes, 0).value() != *digest) *changed = 1;
-  }
+  static void run(Size bytes, const std::byte* x, const std::uint64_t* digest, std::uint64_t* changed);
 };
 
 template <>
@@ -51,5 +45,22 @@ template <>
 struct Kernel<kernels::Rotate, Cpu> {
   static void run(Size bytes, Size by, std::byte* x) { std::rotate(x, x + (bytes - by), x + bytes); }
 };
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::uint64_t Kernel<kernels::DigestOf, Cpu>::run(std::uint64_t start, Size bytes, const std::byte* x) {
+  return Digest().add(start).add(x, bytes).value();
+}
+
+DSPP_INLINE void Kernel<kernels::PlacedDigestOf, Cpu>::run(Size bytes, const std::byte* x, std::uint64_t* digest) {
+  *digest = PlacedDigest().add(x, bytes, 0).value();
+}
+
+DSPP_INLINE void Kernel<kernels::ComparePlacedDigest, Cpu>::run(Size bytes, const std::byte* x,
+                                                                const std::uint64_t* digest, std::uint64_t* changed) {
+  if (PlacedDigest().add(x, bytes, 0).value() != *digest) *changed = 1;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

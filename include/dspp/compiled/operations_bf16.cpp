@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+/// dspp::compiled: the operations of the Cpu for bf16.
+#include <dspp/compiled/operations.hpp>
+
+namespace dspp {
+DSPP_OPERATIONS(template, bf16)
+}  // namespace dspp
