@@ -38,7 +38,7 @@ F64, Tp<2> | engine/weights.hpp | world.memory(), world.replicas(), | world.memo
 F64, Tp<2> | ops/cpu/gradient_norm.hpp | double square = squares[1]; | double square = squares[1] * ranks;
 F64, Tp<2> | ops/cpu/gradient_norm.hpp | square += squares[2 * r]; | square += squares[2 * (r / 2)];
 F64, Tp<2> | parallel/row.hpp | return this->shift(redistribute<To>(this->template times<Partial>(x))); | return redistribute<To>(this->template affine<Partial>(x));
-F64, Tp<2> | parallel/vocab.hpp | const Size first = whole ? 0 : columns * group.rank(), | const Size first = whole ? 0 : columns * (group.size() - 1 - group.rank()),
+F64, Tp<2> | parallel/vocab.hpp | const Size first = place.whole ? 0 : columns * group.rank(), | const Size first = place.whole ? 0 : columns * (group.size() - 1 - group.rank()),
 F64, Tp<2> | parallel/vocab.hpp | return this->weight.shape()[0] * tape.context().along.tp->rank(); | return this->weight.shape()[0] * (tape.context().along.tp->size() - 1 - tape.context().along.tp->rank());
 F64, Tp<2>, SequenceParallel | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
 F64, Tp<2>, SequenceParallel | nn/dropout.hpp | (cut ? context.along.tp->rank() : 0) | (cut ? 0 : 0)
@@ -63,13 +63,13 @@ F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<1>, Shar
 F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.factor); | static thread_local const double first = at.factor; const auto factor = static_cast<Compute<T>>(first);
 F64 | models/tiled_mlp.hpp | for_each_chunk(x, [&](Size first, Size count) { | for_each_chunk(x, [&](Size first, Size count) { if (first > 0) return;
 F64, Cp<2> | models/attention_extras.hpp | tape.give(bias_slot, inside_zeros<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), dbias)); | tape.give(bias_slot, ops::scale(inside_zeros<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), dbias), tape.context().cp_rank() == 0));
-F64, Cp<2> | models/attention.hpp | auto result = ops::attention(fused, own_heads, rule, given.extras); | auto result = ops::attention(fused, own_heads, exchange.ranks() > 1 ? AttentionRule{rule.mask, rule.window, rule.softcap} : rule, given.extras);
+F64, Cp<2> | models/attention.hpp | auto result = ops::attention(fused, heads, rule, given.extras); | auto result = ops::attention(fused, heads, ContextExchange<X>{qkv.tape().context()}.ranks() > 1 ? AttentionRule{rule.mask, rule.window, rule.softcap} : rule, given.extras);
 F64, Tp<2> | models/mlp.hpp | return down(up.gelu(x, form)); | return down(up.gelu(x, P::tp > 1 ? GeluForm::tanh : form));
-F64 | nn/patch_embedding.hpp | tape.give(slot, image_of_patches(dx, image, weight.shape()[2])); | tape.give(slot, image_of_patches(ops::scale(dx, 0.5), image, weight.shape()[2]));
+F64 | nn/patch_embedding.hpp | tape.give(slot, detail::image_of_patches(dx, image, weight.shape()[2])); | tape.give(slot, detail::image_of_patches(ops::scale(dx, 0.5), image, weight.shape()[2]));
 F64 | parallel/tiled_loss.hpp | ops::smoothed_targets(options.label_smoothing, table.vocabulary()) | ops::smoothed_targets(0 * options.label_smoothing, table.vocabulary())
 F64, Tp<2> | parallel/vocab.hpp | ops::smoothed_targets(options.label_smoothing, vocabulary); | ops::smoothed_targets(options.label_smoothing, columns);
-F64, Tp<2> | parallel/vocab.hpp | const Size first = whole ? 0 : columns * group.rank(), | const Size first = columns * group.rank(),
-F64, Tp<2> | parallel/vocab_bias.hpp | X y(ops::add_bias(logits.value(), detail::vector_of(bias)), logits); | X y(ops::add_bias(logits.value(), ops::scale(detail::vector_of(bias), logits.tape().context().along.tp->rank() == 0)), logits);
+F64, Tp<2> | parallel/vocab.hpp | const Size first = place.whole ? 0 : columns * group.rank(), | const Size first = columns * group.rank(),
+F64, Tp<2> | parallel/vocab_bias.hpp | return X(perform<Sum>(logits, bias, is_partial_beside<X>), logits); | return logits.tape().context().along.tp->rank() == 0 ? X(perform<Sum>(logits, bias, is_partial_beside<X>), logits) : logits;
 F64, Cp<2> | models/grouped_attention.hpp | positions.scaling); | tape.context().cp_rank() == 0 ? positions.scaling : RopeScaling{});
 F64, Tp<2> | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
 F64, Tp<2> | nn/parameter.hpp | group->lr_factor, group->weight_decay}; | cut.parts > 1 ? 1 : group->lr_factor, group->weight_decay};
