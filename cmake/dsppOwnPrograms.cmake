@@ -35,17 +35,20 @@ if(DSPP_SANITIZE)
   # The other builds of the same sources have the warnings, which cost a twentieth of the time to compile.
   target_compile_options(dspp_own INTERFACE
     -fsanitize=${DSPP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -w)
-  if(DSPP_SANITIZE MATCHES address)
-    # What is neither a kernel nor an update takes a third of the time to compile so, and little to run.
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/include/dspp/compiled/definitions.cpp
-      ${PROJECT_SOURCE_DIR}/include/dspp/compiled/options.cpp PROPERTIES COMPILE_OPTIONS -O0)
+  # What is neither a kernel nor an update takes a third of the time to compile so, and little to run.
+  set(compiled ${PROJECT_SOURCE_DIR}/include/dspp/compiled)
+  file(GLOB quick CONFIGURE_DEPENDS ${compiled}/operations_*.cpp)
+  list(APPEND quick ${compiled}/options.cpp ${compiled}/training.cpp)
+  if(DSPP_SANITIZE MATCHES address)  # not under thread's, where ranks that wait and sum are most of what runs
+    list(APPEND quick ${compiled}/definitions.cpp)
   endif()
+  set_source_files_properties(${quick} PROPERTIES COMPILE_OPTIONS -O0)
   if(DSPP_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # A call for each access in place of the code of its check: four fifths of the time to compile. Not in the kernels, where
     # tests spend theirs: g++'s own threshold.
     set(threshold --param=asan-instrumentation-with-call-threshold)
     target_compile_options(dspp_own INTERFACE ${threshold}=0)
-    file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/dspp/compiled/kernels_*.cpp)
+    file(GLOB kernels CONFIGURE_DEPENDS ${compiled}/kernels_*.cpp)
     set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS ${threshold}=7000)
   endif()
   target_link_options(dspp_own INTERFACE -fsanitize=${DSPP_SANITIZE})
