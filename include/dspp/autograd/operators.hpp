@@ -165,16 +165,13 @@ struct Scale {
 DSPP_DECLARE_OPERATIONS(DSPP_ARITHMETIC_OPERATIONS)
 
 namespace detail {
-/// The operation of that name on an X and a Y.
-template <template <class, int, int, Device> class Operation, class X, class Y>
-using OperationOn = Operation<typename X::Element, X::rank, Y::rank, typename X::DeviceType>;
-
 /// x + y, or with a sign of -1 x - y.
 template <Tracked X, Tracked Y>
 constexpr auto sum_of(const X& x, const Y& y, double sign) {
   using Z = BroadcastResult<X, Y, typename BroadcastOf<X, Y>::LeftState>;
   require_broadcast(x, y, sign == 1 ? "+" : "-");
-  return Z(perform<OperationOn<operations::Sum, X, Y>>(x, y, sign), x);
+  using Operation = operations::Sum<typename X::Element, X::rank, Y::rank, typename X::DeviceType>;
+  return Z(perform<Operation>(x, y, sign), x);
 }
 
 /// The operator is right for these types: else its sentences were said.
@@ -244,7 +241,8 @@ constexpr auto operator*(const X& x, const Y& y) {
   if constexpr (detail::can_multiply_values<X, Y>) {
     detail::require_broadcast(x, y, "*");
     using Z = detail::BroadcastResult<X, Y, State>;
-    return Z(perform<detail::OperationOn<operations::Product, X, Y>>(x, y), x);
+    using Operation = operations::Product<typename X::Element, X::rank, Y::rank, typename X::DeviceType>;
+    return Z(perform<Operation>(x, y), x);
   } else {
     return x;
   }
@@ -267,7 +265,8 @@ constexpr auto operator/(const X& x, const Y& y) {
   if constexpr (right && detail::can_multiply_values<X, Y>) {
     detail::require_broadcast(x, y, "/");
     using Z = detail::BroadcastResult<X, Y, State>;
-    return Z(perform<detail::OperationOn<operations::Quotient, X, Y>>(x, y), x);
+    using Operation = operations::Quotient<typename X::Element, X::rank, Y::rank, typename X::DeviceType>;
+    return Z(perform<Operation>(x, y), x);
   } else {
     return x;
   }
