@@ -308,7 +308,7 @@ TEST_CASE("stack unwinding abandons a pending operation, and the other MPI ranks
   CHECK(world.end());
 }
 
-TEST_CASE("an MPI rank hears why another one ended before it hears that it did, whoever failed first") {
+TEST_CASE("an MPI rank receives the failure for which another one ends before that end, whoever failed first") {
   if (mpi_ranks() < 3) return;
   detail::MpiFailureState state(MPI_COMM_WORLD, 30);
   const auto poll_until = [&](const auto& done) {
@@ -318,7 +318,7 @@ TEST_CASE("an MPI rank hears why another one ended before it hears that it did, 
     }
     REQUIRE(done());
   };
-  if (state.rank() == 0) {  // has told rank 1 of its failure, and not yet the others
+  if (state.rank() == 0) {  // has sent its failure to rank 1, and not yet to the others
     const std::string sentence = "dspp: rank 0 failed: want of a thing.", reason = "want of a thing.";
     const auto code = [](ErrorCode of) { return static_cast<std::int64_t>(of); };
     const std::int64_t head[] = {code(ErrorCode::aborted), 0, 1, code(ErrorCode::usage), std::ssize(sentence)};

@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include <dspp/comm/tcp/failure_state.hpp>
 #include <dspp/launch/run_tcp.hpp>
 
 #include <laws/announced_calls.hpp>
@@ -174,34 +175,35 @@ std::unique_ptr<dspp::detail::TcpFailureState> state_of(int rank, int first, int
 
 }  // namespace
 
-TEST_CASE("a TCP rank hears why another one ended before it hears that it did, whoever failed first") {
+TEST_CASE("a TCP rank receives the failure for which another one ends before that end, whoever failed first") {
   const Ends to_first, between;
-  // Rank 0 has told rank 1 of its failure, and not yet rank 2.
+  // Rank 0 has sent its failure to rank 1, and not yet to rank 2.
   const auto fails = state_of(0, -1, to_first[0], -1);
   const auto ends = state_of(1, to_first[1], -1, between[0]);
-  const auto hears = state_of(2, -1, between[1], -1);
+  const auto receives = state_of(2, -1, between[1], -1);
   fails->fail({ErrorCode::aborted, "dspp: rank 0 failed: want of a thing.", 0, true, ErrorCode::usage, "want"});
   for (int i = 0; i < 10 && !ends->failed(); ++i) fails->poll(), ends->poll(100);
   REQUIRE(ends->failed());
   ends->end();
-  for (int i = 0; i < 10 && !hears->has_ended(1); ++i) ends->poll(), hears->poll(100);
-  REQUIRE(hears->has_ended(1));
-  REQUIRE(hears->failed());
-  CHECK(hears->failure().sentence == "dspp: rank 0 failed: want of a thing.");
-  CHECK(hears->failure().culprit == 0);
-  CHECK(hears->failure().own_code == ErrorCode::usage);
+  for (int i = 0; i < 10 && !receives->has_ended(1); ++i) ends->poll(), receives->poll(100);
+  REQUIRE(receives->has_ended(1));
+  REQUIRE(receives->failed());
+  CHECK(receives->failure().sentence == "dspp: rank 0 failed: want of a thing.");
+  CHECK(receives->failure().culprit == 0);
+  CHECK(receives->failure().own_code == ErrorCode::usage);
 }
 
-TEST_CASE("a TCP rank that hears of a lost one from another rank throws that rank's sentence") {
+TEST_CASE("a TCP rank that learns of a lost one from another rank throws that rank's sentence") {
   const Ends to_lost, between;
   const auto sees = state_of(0, -1, to_lost[0], between[0]);  // rank 1 is lost before it is heard of here
-  const auto hears = state_of(2, between[1], -1, -1);
+  const auto receives = state_of(2, between[1], -1, -1);
   dspp::detail::Socket(to_lost[1]).close();
   sees->poll(1000);
-  for (int i = 0; i < 10 && !hears->failed(); ++i) sees->poll(), hears->poll(100);
-  REQUIRE(hears->failed());
-  CHECK(hears->failure().sentence.find("rank 0 needs rank 1, but rank 1 closed its connection.") != std::string::npos);
-  for (const auto* state : {sees.get(), hears.get()}) {
+  for (int i = 0; i < 10 && !receives->failed(); ++i) sees->poll(), receives->poll(100);
+  REQUIRE(receives->failed());
+  CHECK(receives->failure().sentence.find("rank 0 needs rank 1, but rank 1 closed its connection.") !=
+        std::string::npos);
+  for (const auto* state : {sees.get(), receives.get()}) {
     std::string said;
     try {
       std::rethrow_exception(dspp::detail::error_of(state->failure()));
@@ -209,6 +211,6 @@ TEST_CASE("a TCP rank that hears of a lost one from another rank throws that ran
       CHECK(error.code() == ErrorCode::peer_lost);
       said = error.what();
     }
-    CHECK(said == hears->failure().sentence);
+    CHECK(said == receives->failure().sentence);
   }
 }

@@ -21,7 +21,7 @@ thread_local long allocations = 0;
 }
 
 #if defined(DSPP_TEST_UNDER_TSAN) && defined(__clang__)
-// Linked as an archive, whose operator new may not be replaced.
+// clang++ links its thread sanitizer as an archive, whose operator new a program cannot replace.
 static const int counted = __sanitizer_install_malloc_and_free_hooks(
     [](const volatile void*, std::size_t) { ++allocations; }, [](const volatile void*) {});
 #else

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all groups of one world of TCP ranks share: their links, the first failure, which every rank that hears of it
-/// passes on, so that nobody hears of a rank's end before the reason, and which ranks have ended.
+/// What all groups of one world of TCP ranks share: their links, the first failure, and which ranks have ended. A rank
+/// that receives a failure forwards it to all, so that no rank receives an end before its reason: at most 16 KB between
+/// any two ranks.
 #pragma once
 
 #include <cstdint>
