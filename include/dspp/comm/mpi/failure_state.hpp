@@ -197,9 +197,9 @@ class MpiFailureState {
   }
 
   void send(int tag, const std::string& text) {
+    outbox_.push_back(text);
     for (int r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;
-      outbox_.push_back(text);
       MPI_Request request = MPI_REQUEST_NULL;
       MPI_Isend(outbox_.back().data(), static_cast<int>(text.size()), MPI_CHAR, r, tag, comm_, &request);
       if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);  // outbox_ keeps the text
