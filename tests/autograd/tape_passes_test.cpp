@@ -29,7 +29,7 @@ Tensor<double, 2> numbers(TestRank& here, std::uint32_t seed = 8) {
 
 /// Every operation on two variables, and operations on one that capture the other.
 using Operation = std::function<X(const X&, const X&)>;
-const std::map<std::string, Operation> operations{
+const std::map<std::string, Operation> operators{
     {"a + b", [](const X& a, const X& b) { return a + b; }},
     {"a b", [](const X& a, const X& b) { return a * b; }},
     {"matmul", [](const X& a, const X& b) { return matmul(a, b); }},
@@ -112,7 +112,7 @@ const std::map<std::string, Elsewhere> elsewheres{
 
 TEST_CASE("a variable of another tape or pass in any operation, on either side, is an error sentence") {
   for (const auto& origin : elsewheres)
-    for (const auto& named : operations)
+    for (const auto& named : operators)
       for (const bool first : {false, true}) {
         const std::string &from = origin.first, &name = named.first;
         const Elsewhere& elsewhere = origin.second;

@@ -197,7 +197,7 @@ class Tape {
     return gradients_[static_cast<std::size_t>(slot.number)];
   }
   template <class T>
-  constexpr void add_to(Gradient& sum, Tensor<T, 1, D>&& gradient);
+  constexpr void add_to(Gradient& sum, Size count, Size offset, Storage<Memory<D>>&& gradient);
   /// Destroys a node that ran, also if it threw.
   struct Destroy {
     Node* node;
@@ -237,7 +237,7 @@ class Tape {
   Size count_ = 0;
   int slots_ = 0;
   List<Gradient> gradients_;
-  List<Gelu> gelus_;              // in the order of their slots
+  List<Gelu> gelus_;              // whose nodes have not run, in the order of their slots
   std::vector<ValueKind> kinds_;  // of the slots
   List<int*> uses_;               // in the order of the nodes
   std::size_t noted_ = 0;         // those that belong to nodes
@@ -268,6 +268,7 @@ struct Tape<D>::OutputNode : Node {
       : Node{&OutputNode::go, &OutputNode::end}, output(slot), shape(extents), backward(std::move(f)) {}
   static constexpr bool go(Node* node, Tape& tape) {
     auto* const self = static_cast<OutputNode*>(node);
+    if constexpr (std::is_base_of_v<GeluArgument<D>, Backward>) tape.gelus_.pop_back();
     Gradient& sum = tape.gradient_of(self->output);
     sum.closed = true;
     if (!sum.storage) return false;
@@ -300,28 +301,28 @@ constexpr void Tape<D>::give(Slot slot, Tensor<T, Rank, D> gradient) {
   }
   Gradient& sum = gradient_of(slot);
   check_kind<T>(slot, gradient.shape());
-  const Shape<1> flat{{gradient.count()}};
-  const Size offset = gradient.offset();
-  add_to(sum, Tensor<T, 1, D>::view(std::move(gradient).take_storage(), offset, flat));
+  if (sum.closed) detail::fail_of_late_gradient();
+  if (sum.storage) return add_to<T>(sum, gradient.count(), gradient.offset(), std::move(gradient).take_storage());
+  sum.offset = gradient.offset();
+  sum.storage = std::move(gradient).take_storage();
 }
 
 template <Device D>
 template <class T>
-constexpr void Tape<D>::add_to(Gradient& sum, Tensor<T, 1, D>&& gradient) {
-  if (sum.closed) detail::fail_of_late_gradient();
-  if (sum.storage) {
-    auto old = Tensor<T, 1, D>::view(std::move(sum.storage), sum.offset, gradient.shape());
-    if (old.unique()) {
-      ops::add_into(old, gradient);
-      gradient = std::move(old);
-    } else if (gradient.unique()) {
-      ops::add_into(gradient, old);
-    } else {
-      gradient = ops::add(old, gradient);
-    }
+constexpr void Tape<D>::add_to(Gradient& sum, Size count, Size offset, Storage<Memory<D>>&& gradient) {
+  const Shape<1> flat{{count}};
+  auto old = Tensor<T, 1, D>::view(std::move(sum.storage), sum.offset, flat);
+  auto fresh = Tensor<T, 1, D>::view(std::move(gradient), offset, flat);
+  if (old.unique()) {
+    ops::add_into(old, fresh);
+  } else if (fresh.unique()) {
+    ops::add_into(fresh, old);
+    old = std::move(fresh);
+  } else {
+    old = ops::add(old, fresh);
   }
-  sum.offset = gradient.offset();
-  sum.storage = std::move(gradient).take_storage();
+  sum.offset = old.offset();
+  sum.storage = std::move(old).take_storage();
 }
 
 template <Device D>

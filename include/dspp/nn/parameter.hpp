@@ -151,9 +151,6 @@ class ParameterBase {
  protected:  // for Parameter, which passes its name and extents
   /// Sets the geometry of a global shape with this cut.
   constexpr void lay_out(Extents extents);
-  constexpr void check_home(const detail::ParameterName& name) const {
-    if (home == nullptr) detail::fail_unnamed(name);
-  }
   constexpr void record_use(const detail::ParameterName& name, Tape<D>& tape, bool partial) const;
   constexpr void expect(const detail::ParameterName& name, Tape<D>& tape) const;
   constexpr Write how() const { return has_unreduced_gradient() ? Write::accumulate : Write::overwrite; }
@@ -189,7 +186,7 @@ class Parameter : public ParameterBase<D> {
 
   /// The values, valid while the unit has them gathered.
   constexpr Tensor<T, Rank, D> value() const {
-    this->check_home(name());
+    if (this->home == nullptr) detail::fail_unnamed(name());
     const Storage<Memory<D>>& gathered = this->home->values[static_cast<std::size_t>(this->bucket)];
     if (!gathered) detail::fail_outside_unit(name());
     if (this->home->probe) this->home->probe->use(&this->named());
@@ -236,7 +233,7 @@ class Parameter : public ParameterBase<D> {
   /// Calls f<G>() with the element type of the gradients.
   template <class F>
   constexpr void in_gradient_type(F f) const;
-  constexpr detail::ParameterName name() const { return {this->label, global_}; }
+  constexpr detail::ParameterName name() const { return {this->label, {global_.extents, Rank}}; }
 
   Shape<Rank> global_, local_;
 };
@@ -312,19 +309,19 @@ constexpr void Parameter<T, Rank, D>::accumulate_with(const Parameter<T, OtherRa
 
 template <Device D>
 constexpr void ParameterBase<D>::lay_out(Extents extents) {
-  const auto dimension = static_cast<std::size_t>(cut.dimension < 0 ? 0 : cut.dimension);
+  const int dimension = cut.dimension < 0 ? 0 : cut.dimension;
   Size outer = 1, inner = 1;
-  for (std::size_t i = 0; i < dimension; ++i) outer *= extents[i];
-  for (std::size_t i = dimension + 1; i < extents.size(); ++i) inner *= extents[i];
+  for (int i = 0; i < dimension; ++i) outer *= extents[i];
+  for (int i = dimension + 1; i < extents.rank; ++i) inner *= extents[i];
   const Size global = extents[dimension], parts = cut.dimension < 0 ? 1 : cut.parts;
   require(outer * global * inner > 0, "dspp: a parameter needs extents of at least 1, but has others. Raise them.",
-          ErrorCode::shape, {{"first extent", extents[0]}, {"last extent", extents.back()}});
+          ErrorCode::shape, {{"first extent", extents[0]}, {"last extent", extents[extents.rank - 1]}});
   geometry = {outer, global, (global + parts - 1) / parts, inner, parts};
 }
 
 template <Device D>
 constexpr void ParameterBase<D>::record_use(const detail::ParameterName& name, Tape<D>& tape, bool partial) const {
-  check_home(name);
+  if (home == nullptr) detail::fail_unnamed(name);
   if (is_frozen()) return;
   expect(name, tape);
   const UsesOverTp now = partial && cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;

@@ -68,7 +68,10 @@ class Storage {
   constexpr T* element(Size i) const {
     return data() ? reinterpret_cast<T*>(data()) + i : nullptr;
   }
-  constexpr Memory& memory() const { return *block().memory; }
+  constexpr Memory& memory() const {
+    if (block_ == nullptr) detail::refuse_without_block();
+    return *block_->memory;
+  }
 
  private:
   constexpr const MemoryBlock<Memory>& block() const {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -15,8 +14,15 @@ namespace dspp {
 
 inline constexpr int max_rank = 6;
 
-/// Of a shape of any rank.
-using Extents = std::span<const Size>;
+/// Of a shape of any rank, which it refers to. (Not std::span: constant expressions count each of its checks.)
+struct Extents {
+  const Size* first;
+  int rank;
+
+  constexpr const Size* begin() const { return first; }
+  constexpr const Size* end() const { return first + rank; }
+  constexpr Size operator[](int dimension) const { return first[dimension]; }
+};
 
 namespace detail {
 Size bytes_of_extents(Extents extents, Size element_bytes);
@@ -31,7 +37,7 @@ struct Shape {
 
   constexpr Size operator[](int dimension) const { return extents[dimension < 0 ? dimension + Rank : dimension]; }
   constexpr Size& operator[](int dimension) { return extents[dimension < 0 ? dimension + Rank : dimension]; }
-  constexpr operator Extents() const { return {extents, static_cast<std::size_t>(Rank)}; }
+  constexpr operator Extents() const { return {extents, Rank}; }
 
   /// Number of elements; 1 for a scalar.
   constexpr Size count() const { return multiply(std::make_integer_sequence<int, Rank>{}); }
@@ -96,7 +102,7 @@ constexpr void require_same_shape(const Shape<Rank>& a, const Shape<Rank>& b, co
 
 DSPP_INLINE std::string to_string(Extents extents) {
   std::string text = "[";
-  for (const Size& extent : extents) text += (&extent == extents.data() ? "" : ", ") + std::to_string(extent);
+  for (const Size& extent : extents) text += (&extent == extents.first ? "" : ", ") + std::to_string(extent);
   return text + "]";
 }
 
@@ -109,8 +115,7 @@ DSPP_INLINE Size bytes_of_extents(Extents extents, Size element_bytes) {
     fits = fits && extent >= 0;
     empty = empty || extent == 0;
   }
-  for (std::size_t i = 0; i < extents.size() && fits && !empty; ++i)
-    fits = !__builtin_mul_overflow(bytes, extents[i], &bytes);
+  for (int i = 0; i < extents.rank && fits && !empty; ++i) fits = !__builtin_mul_overflow(bytes, extents[i], &bytes);
   if (!fits)
     fail(ErrorCode::shape, "dspp: a tensor needs extents of at least 0 and fewer than 2^63 bytes, but got " +
                                to_string(extents) + " of " + std::to_string(element_bytes) +

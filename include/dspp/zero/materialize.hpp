@@ -126,12 +126,12 @@ class Inventory {
   constexpr Size columns_of(const ParameterBase<D>& p, Extents extents) const {
     const MatrixUpdate choice = p.group ? p.group->matrices : MatrixUpdate::in_blocks;
     const bool inside = choice == MatrixUpdate::always || (choice == MatrixUpdate::in_blocks && open_.size() > 1);
-    if (std::ssize(extents) - (p.groups_first ? 1 : 0) != 2 || !inside || p.is_frozen()) return 0;
+    if (extents.rank - (p.groups_first ? 1 : 0) != 2 || !inside || p.is_frozen()) return 0;
     // clang-format off
     require(p.geometry.tile.columns == 0, "dspp: an optimizer of matrices needs parameters that are not tiled, but one in a block is. Set MatrixUpdate::never for its group.");
     require(p.geometry.local * p.geometry.parts == p.geometry.global, "dspp: an optimizer of matrices needs equal slices over Tp, but one in a block has padding. Set MatrixUpdate::never for it.");
     // clang-format on
-    return extents.back();
+    return extents[extents.rank - 1];
   }
   const GlobalName& new_name(const Path& path, const ParameterBase<D>& p, Extents extents) {
     GlobalName name{path.text(), {extents.begin() + (p.groups_first ? 1 : 0), extents.end()}};
