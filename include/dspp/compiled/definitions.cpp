@@ -30,10 +30,7 @@
 #include <dspp/nn/value_beside.hpp>
 #include <dspp/nn/walk.hpp>
 #include <dspp/observe.hpp>
-#include <dspp/ops/cpu/bits.hpp>
-#include <dspp/ops/cpu/counted_targets.hpp>
-#include <dspp/ops/cpu/require.hpp>
-#include <dspp/ops/shape_checks.hpp>
+#include <dspp/ops.hpp>
 #include <dspp/parallel/vocab.hpp>
 #include <dspp/tensor.hpp>
 

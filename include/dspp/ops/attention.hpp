@@ -2,12 +2,18 @@
 /// Softmax attention of local tensors with fused queries, keys and values, computed in tiles.
 #pragma once
 
+#include <string>
+
 #include <dspp/ops/cpu/attention.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/in_place.hpp>
 #include <dspp/ops/workspace.hpp>
 
 namespace dspp::ops {
+
+namespace detail {
+[[noreturn]] void fail_of_heads(Extents qkv, Size heads);
+}  // namespace detail
 
 template <class T, class D>
 struct AttentionResult {
@@ -155,5 +161,18 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
       detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));
   return dqkv;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_heads(Extents qkv, Size heads) {
+  fail(ErrorCode::shape,
+       "dspp: attention needs [batch, sequence, 3, heads * head_dim] and a number of heads that divides the last "
+       "extent, but it got " +
+           to_string(qkv) + " and " + std::to_string(heads) + " heads. Choose heads that divide the width.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

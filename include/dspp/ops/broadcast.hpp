@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 #include <dspp/ops/cpu/copy.hpp>
 #include <dspp/ops/cpu/library_pointwise.hpp>
@@ -11,6 +12,8 @@
 namespace dspp::ops {
 
 namespace detail {
+[[noreturn]] void fail_of_broadcast(Extents x, Extents y, const char* who);
+[[noreturn]] void fail_of_broadcast_to(Extents from, Extents to);
 
 /// Extent d, counted from the last, of a shape that has ones before its first.
 template <int Rank>
@@ -119,5 +122,28 @@ constexpr Tensor<T, To, D> broadcast_to(const Tensor<T, Rank, D>& x, const Shape
   launch<kernels::CopyStrided<T>, D>(x.memory(), at, y.data(), x.data());
   return y;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
+
+DSPP_INLINE void fail_of_broadcast(Extents x, Extents y, const char* who) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who +
+                             " needs extents that are equal or 1, counted from the last dimension, but they are " +
+                             to_string(x) + " and " + to_string(y) + ". Reshape one of them first.");
+}
+
+DSPP_INLINE void fail_of_broadcast_to(Extents from, Extents to) {
+  fail(ErrorCode::shape,
+       "dspp: broadcast_to needs extents that are equal or 1, counted from the last dimension, "
+       "but goes from " +
+           to_string(from) + " to " + to_string(to) + ". Reshape the value first.");
+}
+
+}  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

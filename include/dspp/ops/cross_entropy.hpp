@@ -2,6 +2,8 @@
 /// Cross-entropy straight from logits whose columns may be split over ranks: parts, their combination, the vjp.
 #pragma once
 
+#include <string>
+
 #include <dspp/ops/cpu/cross_entropy.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/embedding.hpp>
@@ -10,6 +12,8 @@
 namespace dspp::ops {
 
 namespace detail {
+[[noreturn]] void fail_of_smoothing(double label_smoothing);
+
 /// Throws, with the first wrong one, unless every target is a token of the vocabulary or ignored_target: now, or when
 /// the host next synchronizes.
 template <class D>
@@ -190,5 +194,16 @@ constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor
                                          static_cast<const double*>(counted.data()), wanted);
   return dlogits;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_smoothing(double label_smoothing) {
+  fail(ErrorCode::usage, "dspp: cross_entropy needs a label_smoothing from 0 to 1, but it is " +
+                             std::to_string(label_smoothing) + ". Give the share that all classes have together.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

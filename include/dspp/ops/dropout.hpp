@@ -3,10 +3,17 @@
 /// draws it again.
 #pragma once
 
+#include <string>
+
 #include <dspp/ops/cpu/dropout.hpp>
 #include <dspp/ops/in_place.hpp>
 
 namespace dspp::ops {
+
+namespace detail {
+[[noreturn]] void fail_of_window(int dimension, Size origin, Size extent, Size global);
+[[noreturn]] void fail_of_dropout(double probability);
+}  // namespace detail
 
 /// The position of a rank's slice in one sample. Dimension 0 of the tensor is the batch; entry d is for dimension d +
 /// 1. A global extent of 0 means a whole dimension.
@@ -58,5 +65,27 @@ constexpr Tensor<T, Rank, D> dropout(Tensor<T, Rank, D> x, double probability, c
   launch<kernels::Dropout<T>, D>(y.memory(), at, y.data(), from);
   return y;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
+
+DSPP_INLINE void fail_of_window(int dimension, Size origin, Size extent, Size global) {
+  fail(ErrorCode::shape, "dspp: dropout needs a window inside the global sample, but dimension " +
+                             std::to_string(dimension) + " has elements " + std::to_string(origin) + " to " +
+                             std::to_string(origin + extent) + " of " + std::to_string(global) +
+                             ". Check the slice's origin.");
+}
+
+DSPP_INLINE void fail_of_dropout(double probability) {
+  fail(ErrorCode::usage, "dspp: dropout needs a probability from 0 to below 1, but it got " +
+                             std::to_string(probability) + ". Give the share of elements to drop.");
+}
+
+}  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

@@ -2,9 +2,15 @@
 /// Softmax attention in which several query heads share one head of keys and values, without repeating it in memory.
 #pragma once
 
+#include <string>
+
 #include <dspp/ops/attention.hpp>
 
 namespace dspp::ops {
+
+namespace detail {
+[[noreturn]] void fail_of_heads(Extents q, Extents kv, Size heads, Size kv_heads);
+}  // namespace detail
 
 struct GroupedHeads {
   Size heads = 0;     ///< of queries
@@ -96,5 +102,19 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
       dkv.data(), detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));
   return {dq, dkv};
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_heads(Extents q, Extents kv, Size heads, Size kv_heads) {
+  fail(ErrorCode::shape,
+       "dspp: grouped_attention needs q [batch, sequence, heads * head_dim], kv [batch, sequence, 2, kv_heads * "
+       "head_dim] and kv_heads that divide heads, but it got " +
+           to_string(q) + ", " + to_string(kv) + ", " + std::to_string(heads) + " heads and " +
+           std::to_string(kv_heads) + " of keys and values. Choose heads that fit the extents.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

@@ -11,6 +11,12 @@
 
 namespace dspp::ops {
 
+namespace detail {
+[[noreturn]] void fail_of_operands(Extents a, bool ta, Extents b, bool tb, const char* who);
+[[noreturn]] void fail_of_result(Extents given, Extents needed, const char* what, const char* who);
+[[noreturn]] void fail_of_batches(Extents a, Extents b);
+}  // namespace detail
+
 /// op(a) op(b), where op transposes its operand or not: [m, k] [k, n] -> [m, n].
 ///
 /// Cost     2 m n k operations
@@ -166,5 +172,31 @@ constexpr Tensor<T, 3, D> batched_matmul(const Tensor<T, 3, D>& a, Transpose ta,
                                                               p, a.data(), b.data(), c.data());
   return c;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
+
+DSPP_INLINE void fail_of_operands(Extents a, bool ta, Extents b, bool tb, const char* who) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who + " needs two operands of one inner extent, but they are " +
+                             to_string(a) + (ta ? " transposed" : "") + " and " + to_string(b) +
+                             (tb ? " transposed" : "") + ". Transpose one of them, or change its shape.");
+}
+
+DSPP_INLINE void fail_of_result(Extents given, Extents needed, const char* what, const char* who) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who + " needs " + what + " of shape " + to_string(needed) +
+                             ", but it is " + to_string(given) + ". Give one that fits the product.");
+}
+
+DSPP_INLINE void fail_of_batches(Extents a, Extents b) {
+  fail(ErrorCode::shape, "dspp: batched_matmul needs two operands of one batch, but they are " + to_string(a) +
+                             " and " + to_string(b) + ". Repeat the smaller one, or use matmul on each.");
+}
+
+}  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

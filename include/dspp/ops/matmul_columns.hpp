@@ -2,11 +2,16 @@
 /// Products of columns of matrices in place, to compute a product tile by tile without copies.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include <dspp/ops/matmul.hpp>
 
 namespace dspp::ops {
+
+namespace detail {
+[[noreturn]] void fail_of_columns(Size first, Size extent, Extents matrix);
+}  // namespace detail
 
 /// Columns [begin, begin + count) of a matrix [rows, columns], as a view.
 ///
@@ -46,5 +51,17 @@ constexpr void matmul_columns_into(const Columns<G, D>& into, Write write, const
       a.of.memory(), {p.m, p.n, "matmul_columns_into"}, p, a.data(), b.data(),
       kernels::Finish<G>{.c = into.data(), .write = write, .bias = detail::data_or_null(bias)});
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_columns(Size first, Size extent, Extents matrix) {
+  fail(ErrorCode::shape, "dspp: Columns needs columns of its matrix, but it got " + std::to_string(first) + " to " +
+                             std::to_string(first + extent) + " of " + to_string(matrix) +
+                             ". Check the first one and their number.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

@@ -2,6 +2,7 @@
 /// Sums, means and maxima along one dimension, with their vjps.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include <dspp/ops/cpu/reduce_along.hpp>
@@ -10,6 +11,7 @@
 namespace dspp::ops {
 
 namespace detail {
+[[noreturn]] void fail_of_max(Extents x, int dimension);
 
 /// The dimensions of a shape that are summed and those that are not; adjacent ones of a kind become one.
 template <int Rank, std::size_t Flags>
@@ -98,5 +100,16 @@ constexpr Tensor<T, Rank + 1, D> max_along_vjp(const Shape<Rank + 1>& shape, int
                                      static_cast<const std::int32_t*>(place.data()));
   return dx;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_max(Extents x, int dimension) {
+  fail(ErrorCode::shape, "dspp: max needs at least one element along its dimension, but " + to_string(x) +
+                             " has none along dimension " + std::to_string(dimension) + ". Check the extents.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

@@ -2,12 +2,17 @@
 /// Repeats of rows, and sums of repeats; each is the other's vjp.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include <dspp/ops/cpu/copy.hpp>
 #include <dspp/ops/in_place.hpp>
 
 namespace dspp::ops {
+
+namespace detail {
+[[noreturn]] void fail_of_repeats(Size rows, Size times);
+}  // namespace detail
 
 /// Each row repeated `times` times in succession. Its vjp is sum_repeats(dy, times).
 ///
@@ -42,5 +47,16 @@ constexpr Tensor<T, 2, D> sum_repeats(Tensor<T, 2, D> x, Size times) {
   launch<kernels::SumRepeats<T>, D>(x.memory(), rows, n, times, y.data(), x.data());
   return y;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_repeats(Size rows, Size times) {
+  fail(ErrorCode::shape, "dspp: sum_repeats needs rows that the repeats divide, but got " + std::to_string(rows) +
+                             " and " + std::to_string(times) + ". Check the extents.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

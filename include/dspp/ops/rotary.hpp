@@ -2,11 +2,18 @@
 /// Rotary position embedding: pairs of features of queries and keys turn by an angle that grows with the position.
 #pragma once
 
+#include <string>
+
 #include <dspp/ops/cpu/rotary.hpp>
 #include <dspp/ops/in_place.hpp>
 #include <dspp/ops/rope_scaling.hpp>
 
 namespace dspp::ops {
+
+namespace detail {
+[[noreturn]] void fail_of_rotary_features(Size head_dim);
+[[noreturn]] void fail_of_rotary_heads(Size head_dim, Size turned, Size columns);
+}  // namespace detail
 
 /// The cosines and sines of the positions [first, first + count): [count, 2, head_dim / 2], angle j of position p being
 /// p theta^(-2j / head_dim), or p times a frequency that `scaling` changes (ops/rope_scaling.hpp).
@@ -80,5 +87,26 @@ template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> rotary_vjp(Tensor<T, Rank, D> dy, const Tensor<Compute<T>, 3, D>& table, Size rotated) {
   return detail::rotate(std::move(dy), table, rotated, -1);
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
+
+DSPP_INLINE void fail_of_rotary_features(Size head_dim) {
+  fail(ErrorCode::shape, "dspp: rotary needs heads of an even number of features, but they have " +
+                             std::to_string(head_dim) + ". Change head_dim.");
+}
+
+DSPP_INLINE void fail_of_rotary_heads(Size head_dim, Size turned, Size columns) {
+  fail(ErrorCode::shape, "dspp: rotary needs whole heads of " + std::to_string(head_dim) + " features, but it got " +
+                             std::to_string(turned) + " of the " + std::to_string(columns) +
+                             " elements of a position. Choose a head_dim that divides them.");
+}
+
+}  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

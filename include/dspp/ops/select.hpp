@@ -2,6 +2,7 @@
 /// Elements of one tensor or of another by a mask, and rows by number.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include <dspp/ops/cpu/select.hpp>
@@ -11,6 +12,8 @@
 namespace dspp::ops {
 
 namespace detail {
+[[noreturn]] void fail_of_first_extents(Extents mask, Extents x, const char* who, const char* what);
+
 /// Throws unless the mask has the first extents of the values.
 template <int MaskRank, int Rank>
 constexpr void require_first_extents(const Shape<MaskRank>& mask, const Shape<Rank>& x, const char* who,
@@ -103,5 +106,16 @@ constexpr Tensor<T, Rank, D> gather_vjp(const Shape<Rank>& shape, const Tensor<s
                                    order.data());
   return dx;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_first_extents(Extents mask, Extents x, const char* who, const char* what) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who + " needs " + what + " of the first extents of its values, but " +
+                             to_string(mask) + " stands beside " + to_string(x) + ". Reshape one of them first.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

@@ -2,6 +2,8 @@
 /// The gate of a gated feed-forward layer, and its vjp.
 #pragma once
 
+#include <string>
+
 #include <dspp/ops/cpu/swiglu.hpp>
 #include <dspp/ops/in_place.hpp>
 #include <dspp/ops/pointwise/swiglu.hpp>
@@ -9,6 +11,8 @@
 namespace dspp::ops {
 
 namespace detail {
+[[noreturn]] void fail_of_gates(Extents x);
+
 template <int Rank>
 constexpr void require_gates(const Shape<Rank>& x) {
   if (x[-1] % 2 != 0) fail_of_gates(x);
@@ -48,5 +52,16 @@ constexpr Tensor<T, Rank, D> swiglu_vjp(const Tensor<T, Rank, D>& x, const Tenso
   launch<kernels::SwigluVjp<T>, D>(x.memory(), x.shape().rows(), n, dx.data(), x.data(), dy.data());
   return dx;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_gates(Extents x) {
+  fail(ErrorCode::shape, "dspp: swiglu needs as many gates as values, but its input is " + to_string(x) +
+                             ": an odd number. Give it both halves, one product in two groups.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops

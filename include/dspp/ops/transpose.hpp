@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 
 #include <dspp/ops/cpu/copy.hpp>
 #include <dspp/ops/in_place.hpp>
@@ -10,6 +11,8 @@
 namespace dspp::ops {
 
 namespace detail {
+[[noreturn]] void fail_of_permutation(std::size_t dimension, int times, std::size_t rank);
+
 template <std::size_t Rank>
 constexpr void require_permutation(const std::array<int, Rank>& permutation) {
   for (std::size_t d = 0; d < Rank; ++d) {
@@ -49,5 +52,17 @@ constexpr std::array<int, Rank> inverse(const std::array<int, Rank>& permutation
   for (std::size_t d = 0; d < Rank; ++d) undone[static_cast<std::size_t>(permutation[d])] = static_cast<int>(d);
   return undone;
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::fail_of_permutation(std::size_t dimension, int times, std::size_t rank) {
+  fail(ErrorCode::shape, "dspp: transpose needs each dimension once, but dimension " + std::to_string(dimension) +
+                             " is given " + std::to_string(times) + " times. List 0 to " + std::to_string(rank - 1) +
+                             " in the new order.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::ops
