@@ -66,7 +66,7 @@ constexpr ValueKind ValueKind::of(const Shape<Rank>& shape) {
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE std::string to_string(const ValueKind& kind) {
-  return to_string(Extents(kind.extents, static_cast<std::size_t>(kind.rank))) + " of " + name_of(kind.type);
+  return to_string({kind.extents, kind.rank}) + " of " + name_of(kind.type);
 }
 
 namespace detail {
