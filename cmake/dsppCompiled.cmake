@@ -16,6 +16,7 @@ function(dspp_add_compiled include_folder)
   endif()
   add_library(dspp_compiled STATIC EXCLUDE_FROM_ALL ${units})
   add_library(dspp::compiled ALIAS dspp_compiled)
+  set_target_properties(dspp_compiled PROPERTIES UNITY_BUILD OFF)  # each unit has its own definitions of what headers declare
   target_link_libraries(dspp_compiled PUBLIC dspp::dspp)
   target_compile_definitions(dspp_compiled PUBLIC DSPP_COMPILED=1)
   if(DSPP_CLI11_INCLUDE_DIR)

@@ -2,7 +2,7 @@
 # cmake -D WAY=.. -D SOURCE=.. -D BUILD=.. -D WORK=.. -D COMPILER=.. -D GENERATOR=.. -D EIGEN=.. -D MPI=.. -P use.cmake
 #
 #   find_package      installs dspp, moves the installation elsewhere, and finds it there
-#   add_subdirectory  uses the source tree
+#   add_subdirectory  uses the source tree, in a project that joins its sources into one unit
 #   copied_headers    copies include/ and compiles without CMake: a C++20 compiler and Eigen, nothing else
 #   cuda              finds it with the component cuda: builds dspp::cuda by nvcc, which -D NVCC=.. names, and links it; of what
 #                     add_subdirectory would build, the commands are looked at
@@ -145,7 +145,7 @@ if(WAY STREQUAL "find_package")
   expect_words_on_speed(-D CMAKE_PREFIX_PATH=${WORK}/moved)
   expect_no_cuda(-D CMAKE_PREFIX_PATH=${WORK}/moved)
 elseif(WAY STREQUAL "add_subdirectory")
-  build_and_run_consumer(-D DSPP_SOURCE_TREE=${SOURCE})
+  build_and_run_consumer(-D DSPP_SOURCE_TREE=${SOURCE} -D CMAKE_UNITY_BUILD=ON)
   expect_words_on_speed(-D DSPP_SOURCE_TREE=${SOURCE})
   expect_no_cuda(-D DSPP_SOURCE_TREE=${SOURCE} -D DSPP_CUDA=ON)
 elseif(WAY STREQUAL "cuda")
