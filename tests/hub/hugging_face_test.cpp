@@ -250,6 +250,17 @@ TEST_CASE("files without the first word, and with tensors that hold no parameter
   });
 }
 
+TEST_CASE("a second copy of a head that config.json says is tied is left, as transformers leaves it") {
+  const Folder folder;
+  put_zeros(folder, llama_tensors());
+  folder.write("config.json", hub::hugging_face_config(llama, {.head = hub::HeadTable::tied}));
+  with_engine<TiedGoldenLlama<Policy<F32>>>(1, llama, [&](auto&, auto& engine) {
+    hub::load_hugging_face(engine, folder.path.string());
+    const auto zeros = engine.gather_parameter("tokens.weight");
+    CHECK(std::all_of(zeros.data(), zeros.data() + zeros.count(), [](float value) { return value == 0; }));
+  });
+}
+
 TEST_CASE("a file of another model is refused, and changes nothing") {
   using Model = Llama<Policy<F32>>;
   auto tensors = llama_tensors();

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <limits>
+
 #include <doctest/doctest.h>
 
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/redistribute.hpp>
+#include <dspp/autograd/selection.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/nn/linear.hpp>
+#include <dspp/parallel/column.hpp>
 #include <dspp/parallel/vocab.hpp>
 #include <dspp/parallel/vocab_bias.hpp>
 
@@ -298,6 +303,29 @@ TEST_CASE("whole logits, of classes that the degree does not divide, have the lo
     return cross_entropy<Whole<1>>(head(in), tokens<Whole<1>>(in.tape(), target), vocabulary);
   };
   check_variable_gradient<Hidden<Whole<1>>>(here, loss, part_of<Invariant, double>(x, 0, 1, here.pool), &home);
+}
+
+TEST_CASE("a row whose allowed classes are all on one rank has the loss and the gradients of one rank") {
+  constexpr Size classes = 12;
+  const auto run = []<class P>(std::type_identity<P>, double logit) {
+    return run_layer<P, typename P::HiddenState, Invariant>(
+        [] { return ColumnParallel<Linear, P>(LinearConfig{.in = width, .out = classes}); },
+        [=](const auto& head, const auto& in) {
+          const auto allowed =
+              Tensor<std::uint8_t, 3>::zeros(shape(batch, sequence, classes), in.memory(), Category::data, "allowed");
+          for (Size i = 0; i < rows; ++i)
+            for (Size j : {token(i) % classes, token(i) % classes / 2 * 2}) allowed.data()[i * classes + j] = 1;
+          const auto mask = Input<P, std::uint8_t, 3>::constant(allowed, in.tape());
+          return cross_entropy<P>(where(mask, head(in), logit),
+                                  tokens<P>(in.tape(), [](Size i) { return token(i) % classes; }), classes);
+        },
+        x, one);
+  };
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const auto expected = run(std::type_identity<Whole<1>>{}, -infinity);
+  check_same(run(std::type_identity<Whole<1>>{}, -1e30), expected);
+  check_same(run(std::type_identity<Whole<2>>{}, -infinity), expected);
+  check_same(run(std::type_identity<Whole<3>>{}, -infinity), expected);
 }
 
 TEST_CASE("a table of fewer rows than ranks is an error") {

@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include <dspp/autograd/integers.hpp>
 #include <dspp/autograd/pointwise.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/broadcast.hpp>
@@ -256,6 +257,7 @@ constexpr auto operator*(const X& x, const Y& y) {
 template <Tracked X, Tracked Y>
 constexpr auto operator/(const X& x, const Y& y) {
   detail::check_operands<X, Y>();
+  check_holds_quotients<typename X::Element>();
   using Both = detail::BroadcastOf<X, Y>;
   check_broadcast_over_cp<Both>();
   check_divisor<typename Both::RightState>();
@@ -289,8 +291,11 @@ constexpr auto divide_backward(Slot slot, double divisor) {
 /// factor * x.
 ///
 /// Placement   any, kept: scaling is linear
+/// Throws      Error(usage) for integers and a factor that is none of theirs, as + and - of a number
 template <class T, int Rank, Device D, class W>
 constexpr auto operator*(double factor, const Variable<T, Rank, D, W>& x) {
+  check_holds_sums<T>();
+  require_element<T>(factor);
   return Variable<T, Rank, D, W>(perform<operations::Scale<T, Rank, D>>(x, factor), x);
 }
 template <class T, int Rank, Device D, class W>
@@ -305,6 +310,7 @@ constexpr auto operator-(const Variable<T, Rank, D, W>& x) {
 /// x / divisor. Placement as factor * x.
 template <class T, int Rank, Device D, class W>
 constexpr auto operator/(const Variable<T, Rank, D, W>& x, double divisor) {
+  check_holds_quotients<T>();
   using By = pointwise::DivideBy<Compute<T>>;
   Variable<T, Rank, D, W> y(ops::apply(By{static_cast<Compute<T>>(divisor)}, x.value()), x);
   y.on_backward(detail::divide_backward<T, Rank, D>(x.slot(), divisor));
@@ -316,6 +322,8 @@ namespace detail {
 template <class T, int Rank, Device D, class W>
 constexpr auto affine_of(double factor, const Variable<T, Rank, D, W>& x, double number) {
   check_plus_number<typename W::tp>();
+  check_holds_sums<T>();
+  require_element<T>(number);
   using C = Compute<T>;
   using F = pointwise::Affine<C>;
   Variable<T, Rank, D, W> y(ops::apply(F{static_cast<C>(factor), static_cast<C>(number)}, x.value()), x);
@@ -351,6 +359,7 @@ constexpr auto operator-(double number, const Variable<T, Rank, D, W>& x) {
 /// Memory      the result; keeps x
 template <class T, int Rank, Device D, class W>
 constexpr auto operator/(double dividend, const Variable<T, Rank, D, W>& x) {
+  check_holds_quotients<T>();
   check_divisor<typename W::tp>();
   check_equal_slices<typename W::tp>();
   using C = Compute<T>;

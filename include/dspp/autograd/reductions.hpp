@@ -3,6 +3,7 @@
 /// summand: the result of a sum or mean is Partial.
 #pragma once
 
+#include <dspp/autograd/integers.hpp>
 #include <dspp/autograd/variable.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/broadcast.hpp>
@@ -47,6 +48,7 @@ struct Mean {
 template <class T, int Rank, Device D, class W>
 constexpr auto sum(const Variable<T, Rank, D, W>& x) {
   check_unpadded<typename W::tp>();
+  check_holds_sums<T>();
   using C = Compute<T>;
   detail::Reduced<Variable<T, Rank, D, W>> y(ops::sum(x.value()), x.tape());
   y.on_backward([slot = x.slot(), shape = x.shape()](Tape<D>& tape, const Scalar<C, D>& dy) {
@@ -63,6 +65,7 @@ constexpr auto sum(const Variable<T, Rank, D, W>& x) {
 template <class T, int Rank, Device D, class W>
 constexpr auto mean(const Variable<T, Rank, D, W>& x) {
   check_unpadded<typename W::tp>();
+  check_holds_quotients<T>();
   x.tape().context().takes_plain_mean();
   const double share = 1 / detail::parts_of(x);
   return detail::Reduced<Variable<T, Rank, D, W>>(perform<operations::Mean<T, Rank, D>>(x, share));
@@ -158,12 +161,14 @@ constexpr auto sum_over(const Variable<T, Rank, D, W>& x, double divisor) {
 template <int Dim, bool keep, class T, int Rank, Device D, class W>
 constexpr auto sum_of_dimension(const Variable<T, Rank, D, W>& x) {
   check_reduction_along<W, Dim, Rank>();
+  check_holds_sums<T>();
   return sum_over<counted_dimension<Dim, Rank>, keep>(x, 1);
 }
 
 template <int Dim, bool keep, class T, int Rank, Device D, class W>
 constexpr auto mean_of_dimension(const Variable<T, Rank, D, W>& x) {
   check_reduction_along<W, Dim, Rank>();
+  check_holds_quotients<T>();
   constexpr int dimension = counted_dimension<Dim, Rank>;
   if constexpr (dimension == 0) x.tape().context().takes_plain_mean();
   const double parts = is_cut_along<typename W::tp, dimension> ? parts_of(x) : 1;

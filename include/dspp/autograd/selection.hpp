@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <dspp/autograd/integers.hpp>
 #include <dspp/autograd/move.hpp>
 #include <dspp/autograd/variable.hpp>
 #include <dspp/ops/select.hpp>
@@ -67,6 +68,7 @@ template <Tracked Mask, Tracked X>
 constexpr X where_number(const Mask& mask, const X& x, double number, bool keep) {
   check_mask<Mask, X>();
   check_where_number<typename X::State>();
+  require_element<typename X::Element>(number);
   check_equal_slices<typename X::State>();
   if constexpr (can_mask<Mask, X> && Finished<typename X::State>) {
     const auto part = part_beside<Mask::rank>(mask, x);

@@ -5,6 +5,7 @@
 #include <dspp/app/interrupt.hpp>
 #include <dspp/app/output.hpp>
 #include <dspp/app/progress.hpp>
+#include <dspp/autograd/integers.hpp>
 #include <dspp/base.hpp>
 #include <dspp/checkpoint/manifest_facts.hpp>
 #include <dspp/checkpoint/weights_file.hpp>

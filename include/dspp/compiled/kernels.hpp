@@ -67,3 +67,15 @@
   template struct Kernel<kernels::CopyRuns<T>, Cpu>;  \
   template struct Kernel<kernels::ZeroRuns<T>, Cpu>;  \
   template struct Kernel<kernels::CopyStrided<T>, Cpu>;
+
+/// Of integers that count and number: lengths, ids.
+#define DSPP_KERNELS_OF_NUMBERS(T)                               \
+  template struct Kernel<kernels::Sum<T>, Cpu>;                  \
+  template struct Kernel<kernels::Broadcast<T>, Cpu>;            \
+  template struct Kernel<kernels::SumAlong<T>, Cpu>;             \
+  template struct Kernel<kernels::MaxAlong<T>, Cpu>;             \
+  template struct Kernel<kernels::MaxAlongVjp<T>, Cpu>;          \
+  template struct Kernel<kernels::Select<T, std::uint8_t>, Cpu>; \
+  template struct Kernel<kernels::Select<T, std::int32_t>, Cpu>; \
+  template struct Kernel<kernels::Gather<T>, Cpu>;               \
+  template struct Kernel<kernels::GatherVjp<T>, Cpu>;

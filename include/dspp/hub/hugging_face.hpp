@@ -130,9 +130,11 @@ HuggingFaceSource source_of(const io::SafetensorsFolder& folder, const HuggingFa
   return source;
 }
 
-/// The sources of all parameters, if the folder has their tensors and no others.
+/// The sources of all parameters, if the folder has their tensors and no others, but for a second copy of a head that
+/// its config.json says is tied, which transformers ignores.
 template <class Engine>
-std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const io::SafetensorsFolder& folder) {
+std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const io::SafetensorsFolder& folder,
+                                                    bool said_to_be_tied) {
   const auto& config = engine.model().config;
   std::map<const void*, HuggingFaceSource> sources;
   std::set<const io::TensorEntry*> used;
@@ -142,7 +144,8 @@ std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const io::Sa
     sources.emplace(named.parameter, std::move(source));
   }
   for (const auto& [name, tensor] : folder.tensors())
-    if (!used.contains(tensor.entry) && !hugging_face_extra(config, name))
+    if (!used.contains(tensor.entry) && !hugging_face_extra(config, name) &&
+        !(said_to_be_tied && name == "lm_head.weight"))
       refuse_hugging_face(folder, "has a tensor '" + name + "' that the model has not");
   return sources;
 }
@@ -294,10 +297,14 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
   std::optional<io::SafetensorsFolder> folder;
   std::map<const void*, detail::HuggingFaceSource> sources;
   all_or_none(ranks, [&] {
-    if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
-      require_hugging_face_config(config, detail::head_of(engine), directory);
+    bool said_to_be_tied = false;
+    if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); }) {
+      const HeadTable head = detail::head_of(engine);
+      require_hugging_face_config(config, head, directory);
+      said_to_be_tied = head == HeadTable::tied && detail::has_config(directory);
+    }
     folder.emplace(directory);
-    sources = detail::sources_of(engine, *folder);
+    sources = detail::sources_of(engine, *folder, said_to_be_tied);
   });
   require_same_on_all_ranks(ranks, "load_hugging_face", folder->facts(), ErrorCode::file);
   all_or_none(ranks, [&] {
