@@ -52,6 +52,7 @@ struct Kernel<kernels::CrossEntropyFinish<T>, Cpu> {
 #if DSPP_HAS_KERNELS()
 
 #include <algorithm>
+#include <limits>
 
 #include <dspp/ops/cpu/softmax.hpp>
 
@@ -86,8 +87,9 @@ void Kernel<kernels::CrossEntropyParts<T>, Cpu>::run(Size rows, Size columns, co
       const C largest = row_max(valid_columns, row);
       const Size target = targets[i] - first_column;
       parts[3 * i] = largest;
-      // of minus infinity alone the sum is 0: another rank may have finite logits of the row
-      parts[3 * i + 1] = row_sum_exp(valid_columns, row, largest > -std::numeric_limits<C>::infinity() ? largest : C(0));
+      // Of minus infinity alone the sum is 0: another rank may have finite logits of the row.
+      const C shift = largest == -std::numeric_limits<C>::infinity() ? C(0) : largest;
+      parts[3 * i + 1] = row_sum_exp(valid_columns, row, shift);
       parts[3 * i + 2] = target >= 0 && target < valid_columns ? at_target * static_cast<C>(row[target]) : C(0);
       if (each != 0) parts[3 * i + 2] += each * row_sum(valid_columns, row);
     }

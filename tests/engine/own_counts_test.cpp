@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loss of one's own over what a mask says: with its count it is the mean over the global batch under every strategy,
+// also where ranks or micro-steps have other counts, or nothing at all.
+// labels: engine thread
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <dspp/dspp.hpp>
+#include <dspp/engine/source_batches.hpp>
+#include <laws/difference.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr Size places = 4, width = 3, samples = 17;
+
+template <class P>
+struct Measured {
+  Input<P, float, 3, 1> values;        // [samples, places, width]
+  Input<P, std::uint8_t, 2, 1> known;  // [samples, places]: 0 or 1
+  Input<P, float, 2, 1> wanted;        // [samples, places]
+  constexpr void visit(auto&& f) { f("values", values), f("known", known), f("wanted", wanted); }
+};
+
+bool is_known(Size sample, Size place) {
+  return sample % 4 != 1 && (sample + place) % 3 != 0;
+}
+
+/// Of some samples no place is known, of the others two or three.
+struct MeasuredSource {
+  template <class P>
+  using Batch = Measured<P>;
+  Size size() const { return samples; }
+  auto shapes() const { return std::tuple(shape(places, width), shape(places), shape(places)); }
+  void fill(Size sample, std::span<float> values, std::span<std::uint8_t> known, std::span<float> wanted) const {
+    for (Size i = 0; i < places * width; ++i)
+      values[static_cast<std::size_t>(i)] = static_cast<float>((sample * 31 + i * 17) % 13) / 6 - 1;
+    for (Size i = 0; i < places; ++i) {
+      known[static_cast<std::size_t>(i)] = is_known(sample, i);
+      wanted[static_cast<std::size_t>(i)] = static_cast<float>((sample + 2 * i) % 5);
+    }
+  }
+};
+
+/// The mean square error of the known places.
+template <class P>
+struct Regression : Layer<P> {
+  Linear<P> predict{width, 1};
+  constexpr explicit Regression(Size) {}
+  constexpr void visit(auto&& f) { f("predict", predict); }
+  constexpr Loss<P> loss(const Measured<P>& batch) const {
+    const auto error = sum<-1>(predict(cast<ElementOf<P>>(batch.values))) - cast<ElementOf<P>>(batch.wanted);
+    const auto known = sum(cast<double>(batch.known));
+    known.tape().context().loss_counts(known.value());
+    return sum(where(batch.known, error * error, 0.0)) / cast<Compute<ElementOf<P>>>(relu(known - 1.0) + 1.0);
+  }
+  constexpr Measured<P> new_batch(const BatchSizes& sizes, Memory<DeviceOf<P>>& memory) const {
+    using D = DeviceOf<P>;
+    const auto rows = shape(sizes.micro_batch, places / P::cp);
+    Measured<P> batch;
+    batch.values = Tensor<float, 3, D>::uninitialized(shape(rows[0], rows[1], width), memory, Category::data);
+    batch.known = Tensor<std::uint8_t, 2, D>::uninitialized(rows, memory, Category::data);
+    batch.wanted = Tensor<float, 2, D>::uninitialized(rows, memory, Category::data);
+    return batch;
+  }
+};
+
+struct Outcome {
+  std::vector<double> losses, counted;
+};
+
+template <class P>
+Outcome train(int ranks, Size accumulate) {
+  const int data_ranks = ranks / (P::tp * P::cp);
+  const BatchSizes sizes{.micro_batch = 12 / data_ranks / accumulate, .accumulate = accumulate};
+  Outcome outcome;
+  run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
+    const Plan paper = plan<Regression<P>>(Size{1}, sizes, {.data = data_ranks, .rank = world.place()});
+    Engine engine{world, Regression<P>(1), AdamW{.lr = 3e-2}, sizes, {.check_ranks = 1}};
+    const auto data = batches(world, MeasuredSource{}, sizes, {.steps = 4});
+    for (Size step = 0; step < 4; ++step) {
+      const StepReport report = engine.train_batch(data.step(step));
+      if (!world.is_first()) continue;
+      outcome.losses.push_back(report.loss), outcome.counted.push_back(static_cast<double>(report.targets));
+    }
+    CHECK(world.memory().peak() == paper.peak);
+  });
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("a mean over the places that a mask knows is that of the global batch under every strategy") {
+  const Outcome one = train<Policy<F64>>(1, 1);
+  const auto check = [&]<class P>(P, int ranks, Size accumulate) {
+    CAPTURE(ranks);
+    const Outcome split = train<P>(ranks, accumulate);
+    CHECK(split.counted == one.counted);
+    CHECK(worst_difference(split.losses, one.losses) < 1e-12);
+  };
+  check(Policy<F64>{}, 1, 12);  // some micro-steps know nothing
+  check(Policy<F64, Zero<2>>{}, 3, 2);
+  check(Policy<F64, Zero<3>, Cp<2>>{}, 4, 1);
+  check(Policy<F64, Zero<1>, Tp<2>, Cp<2>>{}, 4, 6);
+  const Outcome bf16 = train<Policy<Bf16, Zero<2>>>(2, 2);
+  CHECK(bf16.counted == one.counted);
+  CHECK(worst_difference(bf16.losses, one.losses) < 0.05);
+}
