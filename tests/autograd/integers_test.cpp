@@ -85,3 +85,22 @@ TEST_CASE("a number that integers do not have is an error, not another number") 
       "256.000000", [&] { return where(mask, mask, 256.0); }, "0 to 255");
   CHECK((ids - 2147483648.0 + 2147483647.0).value().data()[3] == 2);
 }
+
+TEST_CASE("an operator loses the weights of targets on neither side without a word") {
+  TestRank here;
+  const auto mask = filled<std::uint8_t, 2>(here, shape(2, 4), [](Size i) { return i % 2; });
+  const auto plain = filled<std::int32_t, 2>(here, shape(2, 4), [](Size i) { return i; });
+  auto weighted = plain;
+  weighted.target_weights = Tensor<float, 2>::zeros(shape(2, 4), here.pool);
+  const auto check = [&](auto f) {
+    CHECK_NOTHROW(f(plain, plain));
+    CHECK_THROWS_WITH_AS(f(weighted, plain), doctest::Contains("targets with target_weights need"), Error);
+    CHECK_THROWS_WITH_AS(f(plain, weighted), doctest::Contains("targets with target_weights need"), Error);
+  };
+  check([&](const auto& a, const auto& b) { return where(mask, a, b); });
+  check([](const auto& a, const auto& b) { return concat<0>(a, b); });
+  check([](const auto& a, const auto& b) { return concat<1>(a, a, b); });
+  check([](const auto& a, const auto& b) { return a + b; });
+  check([](const auto& a, const auto& b) { return a - b; });
+  check([](const auto& a, const auto& b) { return a * b; });
+}

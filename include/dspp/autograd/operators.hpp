@@ -171,6 +171,7 @@ template <Tracked X, Tracked Y>
 constexpr auto sum_of(const X& x, const Y& y, double sign) {
   using Z = BroadcastResult<X, Y, typename BroadcastOf<X, Y>::LeftState>;
   require_broadcast(x, y, sign == 1 ? "+" : "-");
+  require_no_weights(y);
   using Operation = operations::Sum<typename X::Element, X::rank, Y::rank, typename X::DeviceType>;
   return Z(perform<Operation>(x, y, sign), x);
 }
@@ -241,6 +242,7 @@ constexpr auto operator*(const X& x, const Y& y) {
   using State = product_state<typename Both::LeftState, typename Both::RightState>;
   if constexpr (detail::can_multiply_values<X, Y>) {
     detail::require_broadcast(x, y, "*");
+    detail::require_no_weights(y);
     using Z = detail::BroadcastResult<X, Y, State>;
     using Operation = operations::Product<typename X::Element, X::rank, Y::rank, typename X::DeviceType>;
     return Z(perform<Operation>(x, y), x);

@@ -80,8 +80,7 @@ constexpr Y gathered(Variable<T, Rank, D, Where> x, Over over, CallSite site) {
   CalledAt here(site);
   const Slot slot = x.slot();
   const Size whole = x.whole();
-  if constexpr (requires { x.target_weights; })
-    if (x.target_weights) refuse_weights();
+  require_no_weights(x);
   Y y(move_over<Shard<Dim>, Replicate>(*over(current), std::move(x).take_value()), current, whole);
   y.on_backward([slot, site, over](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     CalledAt there(site);

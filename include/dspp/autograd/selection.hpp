@@ -97,6 +97,7 @@ constexpr A where(const Mask& mask, const A& a, const B& b) {
   detail::check_mask<Mask, A>();
   check_equal_slices<typename A::State>();
   if constexpr (alike && std::is_same_v<A, B> && detail::can_mask<Mask, A>) {
+    detail::require_no_weights(b);
     const auto part = detail::part_beside<Mask::rank>(mask, a);
     A y(ops::select(part, a.value(), b.value()), a);
     y.on_backward(detail::select_backward<typename A::Element, A::rank>(a.slot(), b.slot(), part));

@@ -260,6 +260,7 @@ constexpr Y concat_here(const Variable<T, Rank, D, W>& first, const Variable<T, 
   constexpr std::size_t count = 1 + sizeof...(Rest);
   const Tensor<T, Rank, D> parts[count] = {first.value(), rest.value()...};
   (detail::require_one_whole(first, rest), ...);
+  detail::require_no_weights(rest...);
   check_alike_over_cp<W, Rest...>();
   check_whole_over_cp<W, dimension, Rank>();
   Y y(ops::concat(parts, dimension), first);

@@ -28,6 +28,16 @@ requires(Rank > 0) struct MoreOf<std::int32_t, Rank, D> {
   Tensor<float, Rank, D> target_weights{};  ///< of targets in a batch; unset: each is 1
 };
 
+/// Throws unless new values may be made of these: they would have no target weights.
+template <class... X>
+constexpr void require_no_weights(const X&... values) {
+  const auto require_none = []<class Y>(const Y& value) {
+    if constexpr (requires { value.target_weights; })
+      if (value.target_weights) refuse_weights();
+  };
+  (require_none(values), ...);
+}
+
 template <class T, class D, class Where, class T2, class D2, class Where2>
 inline constexpr bool same_policy = std::is_same_v<T, T2>&& std::is_same_v<D, D2>&& Where::tp_degree ==
                                         Where2::tp_degree &&
@@ -123,8 +133,7 @@ class Variable : public TapedTensor<T, Rank, D>, public detail::MoreOf<T, Rank, 
   template <std::same_as<Taped> Result, class U, int Rank2, class Where2>
   constexpr Variable(Result&& result, const Variable<U, Rank2, D, Where2>& like) : Taped(std::move(result)) {
     if constexpr (is_padded<State>) this->whole_ = like.whole();
-    if constexpr (requires { like.target_weights; })
-      if (like.target_weights) detail::refuse_weights();
+    detail::require_no_weights(like);
     static_assert(!is_padded<State> || is_padded<typename Where2::tp>);
   }
   /// A value without gradient, such as tokens.
