@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <tuple>
 #include <utility>
 
@@ -44,10 +45,14 @@ template <class U, class T, int Rank, Device D>
 struct Cast {
   using DeviceType = D;
   static constexpr TapedTensor<U, Rank, D> run(const TapedTensor<T, Rank, D>& x) {
-    TapedTensor<U, Rank, D> y(ops::cast<U>(x.value()), x.tape());
-    y.on_backward(
-        [slot = x.slot()](Tape<D>& tape, const Tensor<U, Rank, D>& dy) { tape.give(slot, ops::cast<T>(dy)); });
-    return y;
+    if constexpr (std::integral<T> || std::integral<U>) {  // integers have no gradient
+      return TapedTensor<U, Rank, D>(ops::cast<U>(x.value()), x.tape(), Slot{}, 0);
+    } else {
+      TapedTensor<U, Rank, D> y(ops::cast<U>(x.value()), x.tape());
+      y.on_backward(
+          [slot = x.slot()](Tape<D>& tape, const Tensor<U, Rank, D>& dy) { tape.give(slot, ops::cast<T>(dy)); });
+      return y;
+    }
   }
 };
 }  // namespace operations
