@@ -61,21 +61,24 @@
   template struct Kernel<kernels::Widen<C>, Cpu>;               \
   template struct Kernel<kernels::SeedLoss<C>, Cpu>;
 
-/// Of integers of type T, which are moved and looked at.
-#define DSPP_KERNELS_OF_INTEGERS(T)                   \
-  template struct Kernel<kernels::AllFinite<T>, Cpu>; \
-  template struct Kernel<kernels::CopyRuns<T>, Cpu>;  \
-  template struct Kernel<kernels::ZeroRuns<T>, Cpu>;  \
-  template struct Kernel<kernels::CopyStrided<T>, Cpu>;
+/// Of integers of type T: ids, lengths, masks.
+#define DSPP_KERNELS_OF_INTEGERS(T)                                                 \
+  template struct Kernel<kernels::AllFinite<T>, Cpu>;                               \
+  template struct Kernel<kernels::CopyRuns<T>, Cpu>;                                \
+  template struct Kernel<kernels::ZeroRuns<T>, Cpu>;                                \
+  template struct Kernel<kernels::CopyStrided<T>, Cpu>;                             \
+  template struct Kernel<kernels::MaxAlong<T>, Cpu>;                                \
+  template struct Kernel<kernels::MaxAlongVjp<T>, Cpu>;                             \
+  template struct Kernel<kernels::Select<T, std::uint8_t>, Cpu>;                    \
+  template struct Kernel<kernels::Select<T, std::int32_t>, Cpu>;                    \
+  template struct Kernel<kernels::Gather<T>, Cpu>;                                  \
+  template struct Kernel<kernels::GatherVjp<T>, Cpu>;                               \
+  template struct Kernel<kernels::PointwiseBroadcast<pointwise::Add, T>, Cpu>;      \
+  template struct Kernel<kernels::PointwiseBroadcast<pointwise::Subtract, T>, Cpu>; \
+  template struct Kernel<kernels::PointwiseBroadcast<pointwise::Multiply, T>, Cpu>;
 
-/// Of integers that count and number: lengths, ids.
-#define DSPP_KERNELS_OF_NUMBERS(T)                               \
-  template struct Kernel<kernels::Sum<T>, Cpu>;                  \
-  template struct Kernel<kernels::Broadcast<T>, Cpu>;            \
-  template struct Kernel<kernels::SumAlong<T>, Cpu>;             \
-  template struct Kernel<kernels::MaxAlong<T>, Cpu>;             \
-  template struct Kernel<kernels::MaxAlongVjp<T>, Cpu>;          \
-  template struct Kernel<kernels::Select<T, std::uint8_t>, Cpu>; \
-  template struct Kernel<kernels::Select<T, std::int32_t>, Cpu>; \
-  template struct Kernel<kernels::Gather<T>, Cpu>;               \
-  template struct Kernel<kernels::GatherVjp<T>, Cpu>;
+/// Of integers that hold sums: not of bytes.
+#define DSPP_SUMS_OF_INTEGERS(T)                      \
+  template struct Kernel<kernels::Sum<T>, Cpu>;       \
+  template struct Kernel<kernels::Broadcast<T>, Cpu>; \
+  template struct Kernel<kernels::SumAlong<T>, Cpu>;
