@@ -71,7 +71,7 @@ static void train(const char* name) {
   constexpr Plan paper = plan<Model>(0, sizes, {.data = ranks});
   std::printf("%s: planned peak %.2f MiB\n", name, mebibytes(paper.peak));
   try {
-    run_ranks_of<P>({.ranks = ranks, .memory_limit_bytes = limit_bytes}, [](World<P>& world) {
+    run_ranks_of<P>({.ranks = ranks, .memory_limit_bytes = limit_bytes}, [&](World<P>& world) {
       Engine engine{world, Model(0), AdamW{.lr = 5e-4f}, sizes};
       for (int step = 0; step < steps; ++step) {
         const auto loss = engine.forward(batch_of(world, step));
