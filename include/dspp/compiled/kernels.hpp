@@ -6,42 +6,50 @@
 
 #include <dspp/ops.hpp>
 
-/// Of values of type T.
-#define DSPP_KERNELS_OF(T)                                       \
+/// Of elements of type T, integers too, that are moved, chosen and looked at.
+#define DSPP_MOVES_OF(T)                                         \
+  template struct Kernel<kernels::AllFinite<T>, Cpu>;            \
   template struct Kernel<kernels::CopyRuns<T>, Cpu>;             \
   template struct Kernel<kernels::ZeroRuns<T>, Cpu>;             \
   template struct Kernel<kernels::CopyStrided<T>, Cpu>;          \
-  template struct Kernel<kernels::SumRepeats<T>, Cpu>;           \
-  template struct Kernel<kernels::SumAlong<T>, Cpu>;             \
   template struct Kernel<kernels::MaxAlong<T>, Cpu>;             \
   template struct Kernel<kernels::MaxAlongVjp<T>, Cpu>;          \
   template struct Kernel<kernels::Select<T, std::uint8_t>, Cpu>; \
   template struct Kernel<kernels::Select<T, std::int32_t>, Cpu>; \
   template struct Kernel<kernels::Gather<T>, Cpu>;               \
-  template struct Kernel<kernels::GatherVjp<T>, Cpu>;            \
-  template struct Kernel<kernels::Sum<T>, Cpu>;                  \
-  template struct Kernel<kernels::SquaredNorm<T, double>, Cpu>;  \
-  template struct Kernel<kernels::AllFinite<T>, Cpu>;            \
-  template struct Kernel<kernels::Broadcast<T>, Cpu>;            \
-  template struct Kernel<kernels::AddBias<T>, Cpu>;              \
-  template struct Kernel<kernels::LayerNorm<T>, Cpu>;            \
-  template struct Kernel<kernels::RmsNorm<T>, Cpu>;              \
-  template struct Kernel<kernels::Softmax<T>, Cpu>;              \
-  template struct Kernel<kernels::SoftmaxVjp<T>, Cpu>;           \
-  template struct Kernel<kernels::Swiglu<T>, Cpu>;               \
-  template struct Kernel<kernels::SwigluVjp<T>, Cpu>;            \
-  template struct Kernel<kernels::Rotary<T>, Cpu>;               \
-  template struct Kernel<kernels::Dropout<T>, Cpu>;              \
-  template struct Kernel<kernels::Normals<T>, Cpu>;              \
-  template struct Kernel<kernels::Embedding<T>, Cpu>;            \
-  template struct Kernel<kernels::CrossEntropyParts<T>, Cpu>;    \
-  template struct Kernel<kernels::CrossEntropyVjp<T>, Cpu>;      \
-  template struct Kernel<kernels::CrossEntropyInPlace<T>, Cpu>;  \
-  template struct Kernel<kernels::CrossEntropyFinish<T>, Cpu>;   \
-  template struct Kernel<kernels::BatchedMatmul<T>, Cpu>;        \
-  template struct Kernel<kernels::Attention<T>, Cpu>;            \
-  template struct Kernel<kernels::AttentionVjp<T>, Cpu>;         \
-  template struct Kernel<kernels::GroupedAttention<T>, Cpu>;     \
+  template struct Kernel<kernels::GatherVjp<T>, Cpu>;
+
+/// Of elements of type T that hold sums: not of bytes.
+#define DSPP_SUMS_OF(T)                               \
+  template struct Kernel<kernels::Sum<T>, Cpu>;       \
+  template struct Kernel<kernels::Broadcast<T>, Cpu>; \
+  template struct Kernel<kernels::SumAlong<T>, Cpu>;
+
+/// Of values of type T.
+#define DSPP_KERNELS_OF(T)                                      \
+  DSPP_MOVES_OF(T)                                              \
+  DSPP_SUMS_OF(T)                                               \
+  template struct Kernel<kernels::SumRepeats<T>, Cpu>;          \
+  template struct Kernel<kernels::SquaredNorm<T, double>, Cpu>; \
+  template struct Kernel<kernels::AddBias<T>, Cpu>;             \
+  template struct Kernel<kernels::LayerNorm<T>, Cpu>;           \
+  template struct Kernel<kernels::RmsNorm<T>, Cpu>;             \
+  template struct Kernel<kernels::Softmax<T>, Cpu>;             \
+  template struct Kernel<kernels::SoftmaxVjp<T>, Cpu>;          \
+  template struct Kernel<kernels::Swiglu<T>, Cpu>;              \
+  template struct Kernel<kernels::SwigluVjp<T>, Cpu>;           \
+  template struct Kernel<kernels::Rotary<T>, Cpu>;              \
+  template struct Kernel<kernels::Dropout<T>, Cpu>;             \
+  template struct Kernel<kernels::Normals<T>, Cpu>;             \
+  template struct Kernel<kernels::Embedding<T>, Cpu>;           \
+  template struct Kernel<kernels::CrossEntropyParts<T>, Cpu>;   \
+  template struct Kernel<kernels::CrossEntropyVjp<T>, Cpu>;     \
+  template struct Kernel<kernels::CrossEntropyInPlace<T>, Cpu>; \
+  template struct Kernel<kernels::CrossEntropyFinish<T>, Cpu>;  \
+  template struct Kernel<kernels::BatchedMatmul<T>, Cpu>;       \
+  template struct Kernel<kernels::Attention<T>, Cpu>;           \
+  template struct Kernel<kernels::AttentionVjp<T>, Cpu>;        \
+  template struct Kernel<kernels::GroupedAttention<T>, Cpu>;    \
   template struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu>;
 
 /// Of values of type T with gradients of parameters, or a result, of type G.
@@ -63,22 +71,7 @@
 
 /// Of integers of type T: ids, lengths, masks.
 #define DSPP_KERNELS_OF_INTEGERS(T)                                                 \
-  template struct Kernel<kernels::AllFinite<T>, Cpu>;                               \
-  template struct Kernel<kernels::CopyRuns<T>, Cpu>;                                \
-  template struct Kernel<kernels::ZeroRuns<T>, Cpu>;                                \
-  template struct Kernel<kernels::CopyStrided<T>, Cpu>;                             \
-  template struct Kernel<kernels::MaxAlong<T>, Cpu>;                                \
-  template struct Kernel<kernels::MaxAlongVjp<T>, Cpu>;                             \
-  template struct Kernel<kernels::Select<T, std::uint8_t>, Cpu>;                    \
-  template struct Kernel<kernels::Select<T, std::int32_t>, Cpu>;                    \
-  template struct Kernel<kernels::Gather<T>, Cpu>;                                  \
-  template struct Kernel<kernels::GatherVjp<T>, Cpu>;                               \
+  DSPP_MOVES_OF(T)                                                                  \
   template struct Kernel<kernels::PointwiseBroadcast<pointwise::Add, T>, Cpu>;      \
   template struct Kernel<kernels::PointwiseBroadcast<pointwise::Subtract, T>, Cpu>; \
   template struct Kernel<kernels::PointwiseBroadcast<pointwise::Multiply, T>, Cpu>;
-
-/// Of integers that hold sums: not of bytes.
-#define DSPP_SUMS_OF_INTEGERS(T)                      \
-  template struct Kernel<kernels::Sum<T>, Cpu>;       \
-  template struct Kernel<kernels::Broadcast<T>, Cpu>; \
-  template struct Kernel<kernels::SumAlong<T>, Cpu>;

@@ -11,7 +11,7 @@ DSPP_KERNELS_OF_SUMS(float)
 DSPP_KERNELS_OF_INTEGERS(std::int32_t)
 DSPP_KERNELS_OF_INTEGERS(std::int64_t)
 DSPP_KERNELS_OF_INTEGERS(std::uint8_t)
-DSPP_SUMS_OF_INTEGERS(std::int32_t)
-DSPP_SUMS_OF_INTEGERS(std::int64_t)
+DSPP_SUMS_OF(std::int32_t)
+DSPP_SUMS_OF(std::int64_t)
 template struct Kernel<kernels::SquaredNorm<float, float>, Cpu>;
 }  // namespace dspp
