@@ -6,6 +6,8 @@
 // expected-error {{dspp: a batch needs fields that every rank of Tp has whole, but this one is cut over Tp or}}
 // expected-error {{dspp: plan needs the extents of a batch of the model's own type, but the model does not say them.}}
 // expected-error {{dspp: Engine needs a model with loss(tokens, targets) const or loss(const Mine<P>& batch)}}
+// expected-error {{this one's has other parameters, a generic batch, or is not const. See}}
+// expected-error {{dspp: loss(batch) needs a batch whose visit may change its fields, but this one is const.}}
 // expected-error {{dspp: cross_entropy needs a target of type std::int32_t for each row of logits, so one dimension}}
 // expected-error {{dspp: redistribute over Data needs all samples of a data rank, but Tp or Cp cuts dimension 0.}}
 // expected-error {{dspp: report needs one number that every rank of Tp has, but this value has dimensions, or is a}}
@@ -85,6 +87,38 @@ struct Mean : Layer<P> {
 using E = Engine<Mean, AdamW>;
 constexpr auto bytes = sizeof(E);
 }  // namespace loss_that_is_not_const
+
+/// A loss of any batch: Engine cannot know which.
+namespace loss_of_a_generic_batch {
+using P = Policy<F64>;
+struct Mean : Layer<P> {
+  Linear<P> linear{4, 4};
+  constexpr void visit(auto&& f) { f("linear", linear); }
+#ifdef DSPP_TWIN
+  Loss<P> loss(const OneField<Input<P, double, 2>>& batch) const { return mean(linear(batch.field)); }
+#else
+  Loss<P> loss(const auto& batch) const { return mean(linear(batch.field)); }
+#endif
+};
+using E = Engine<Mean, AdamW>;
+constexpr auto bytes = sizeof(E);
+}  // namespace loss_of_a_generic_batch
+
+/// A visit that cannot put its fields on a tape.
+namespace visit_that_is_const {
+using P = Policy<F64>;
+struct Rows {
+  Input<P, double, 2> field;
+#ifdef DSPP_TWIN
+  constexpr void visit(auto&& f) { f("field", field); }
+#else
+  constexpr void visit(auto&& f) const { f("field", field); }
+#endif
+};
+auto f(const Rows& batch, Tape<Cpu>& tape) {
+  return on_tape(batch, tape);
+}
+}  // namespace visit_that_is_const
 
 /// A plan of batches whose extents nobody says.
 namespace plan_without_extents {

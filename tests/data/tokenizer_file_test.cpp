@@ -78,6 +78,16 @@ TEST_CASE("a file as older versions write it") {
   CHECK(merges_of(file)[1] == std::pair<std::string, std::string>("th", "e"));
 }
 
+TEST_CASE("what is prepended is replaced, too") {
+  const auto normal = [](const data::ReplacingNormalizer& how, std::string_view text) {
+    std::string room;
+    return std::string(data::normalized(how, text, room));
+  };
+  CHECK(normal({" ", " ", "_"}, "a b") == "_a_b");
+  CHECK(normal({"x", "xa", "yy"}, "a xa") == "yy yy");
+  CHECK(normal({"_", " ", "_"}, "") == "");
+}
+
 TEST_CASE("unsupported fields are refused by name") {
   const std::string of_bytes = " for a BPE model without byte_fallback", of_bert = " for a WordPiece model";
   const std::string of_characters = " for a model with byte_fallback";

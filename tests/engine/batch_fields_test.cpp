@@ -271,6 +271,30 @@ TEST_CASE("weights of targets in a batch of one's own count, and no operator los
       Error);
 }
 
+TEST_CASE("weights of targets in a batch of one's own are compared between ranks, and may not change before backward") {
+  using P = Policy<F64, Tp<2>>;
+  const auto train = [](int other_rank, bool changes) {
+    run_ranks_of<P>({.ranks = 2}, [&](World<P>& world) {
+      Engine engine{world, PatchClassifier<P>(TowerConfig{}), AdamW{}, {}, {.check_ranks = 1}};
+      auto batch = engine.model().new_batch({.micro_batch = 2}, world.memory());
+      fill(batch, world, 0, {});
+      batch.labels.target_weights = Tensor<float, 2>::zeros(batch.labels.shape(), world.memory());
+      batch.labels.target_weights.write(
+          [&](float* host) { host[1] = world.rank() == other_rank ? 2 : 1, host[2] = 1; });
+      const auto loss = engine.forward(batch);
+      if (changes) batch.labels.target_weights.write([](float* host) { host[1] = 3; });
+      engine.backward(loss);
+      engine.step();
+    });
+  };
+  CHECK_NOTHROW(train(-1, false));
+  CHECK_THROWS_WITH_AS(train(1, false), doctest::Contains("but 'labels of micro-step 0' is"), Error);
+  CHECK_THROWS_WITH_AS(train(-1, true),
+                       "dspp: backward needs the batch of its forward unchanged, but it was written in between. Refill "
+                       "it after backward.",
+                       Error);
+}
+
 namespace {
 /// The classes of images by a patch embedding and a vector added to it.
 template <class P>
@@ -386,4 +410,33 @@ TEST_CASE("ranks that report other names, or in another order, are told so in th
                        "dspp: training needs the same on every rank, but 'reports' is cross-entropy, weight, b, a on "
                        "rank 1 and cross-entropy, weight, a, b on rank 0, in step 1. Set it alike on every rank.",
                        Error);
+}
+
+namespace {
+/// Reports a number in forwards with an even number only.
+template <class P>
+struct SometimesReporter : PatchClassifier<P> {
+  mutable int forwards = 0;
+  constexpr explicit SometimesReporter(const TowerConfig& c, int begun) : PatchClassifier<P>(c), forwards(begun) {}
+  constexpr Loss<P> loss(const PatchBatch<P>& batch) const {
+    const auto loss = PatchClassifier<P>::loss(batch);
+    if (forwards++ % 2 == 0) report("sometimes", loss);
+    return loss;
+  }
+};
+}  // namespace
+
+TEST_CASE("a number that only some micro-steps report is refused: its mean would lack the others' targets") {
+  using P = Policy<F64>;
+  for (const int begun : {0, 1})
+    run_ranks_of<P>({}, [&](World<P>& world) {
+      const BatchSizes sizes{.micro_batch = 2, .accumulate = 2};
+      Engine engine{world, SometimesReporter<P>(TowerConfig{}, begun), AdamW{}, sizes};
+      auto batch = engine.model().new_batch(sizes, world.memory());
+      fill(batch, world, 0, {});
+      CHECK_THROWS_WITH_AS(engine.train_batch(std::vector{batch, batch}),
+                           "dspp: the micro-steps of a step need the same reports, but 'sometimes' is not in all of "
+                           "them. Report a number in every forward, or in none of a step.",
+                           Error);
+    });
 }

@@ -570,10 +570,11 @@ TEST_CASE("terms of a loss that count different numbers of targets are refused")
     const auto batch = rows_of(world, 0, 2);
     CHECK(engine.train_batch(std::vector<Batch<Cpu>>{batch})->targets == 6);
     batch.targets.data()[1] = ignored_target;
-    CHECK_THROWS_WITH_AS(engine.forward(batch),
-                         "dspp: Engine needs terms of a loss that count the same number of targets, but one counts "
-                         "6.000000 and another 5.000000. Ignore the same targets in each.",
-                         Error);
+    CHECK_THROWS_WITH_AS(
+        engine.forward(batch),
+        "dspp: Engine needs terms of a loss that count the same number of targets, but one counts "
+        "6.000000 and another 5.000000. Ignore the same targets in each, or return mean_over_samples(loss).",
+        Error);
   });
 }
 
@@ -604,7 +605,8 @@ TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal row
     CHECK_THROWS_WITH_AS(norm_of(ranks, {3, 3}, {1, 0}),
                          "dspp: Engine needs the same mean target weight (0 for ignored ones) on every rank and in "
                          "every micro-step if a loss takes mean(x), but these differ. Take sum(x) / (the sum of the "
-                         "batch's target weights), or neither ignore nor weight targets.",
+                         "batch's target weights), neither ignore nor weight targets, or return "
+                         "mean_over_samples(loss).",
                          Error);
 }
 

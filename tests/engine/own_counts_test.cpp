@@ -112,3 +112,104 @@ TEST_CASE("a mean over the places that a mask knows is that of the global batch 
   CHECK(bf16.counted == one.counted);
   CHECK(worst_difference(bf16.losses, one.losses) < 0.05);
 }
+
+namespace {
+
+constexpr Size classes = 4;
+
+/// Words of which some are to be predicted, and a class of the whole.
+template <class P>
+struct Sentences {
+  Input<P, float, 3> values;        // [samples, places, width]
+  Input<P, std::int32_t, 2> words;  // [samples, places]
+  Input<P, std::int32_t, 1> kind;   // [samples]
+  constexpr void visit(auto&& f) { f("values", values), f("words", words), f("kind", kind); }
+};
+
+struct SentenceSource {
+  template <class P>
+  using Batch = Sentences<P>;
+  Size size() const { return samples; }
+  auto shapes() const { return std::tuple(shape(places, width), shape(places), shape()); }
+  void fill(Size sample, std::span<float> values, std::span<std::int32_t> words, std::span<std::int32_t> kind) const {
+    for (Size i = 0; i < places * width; ++i)
+      values[static_cast<std::size_t>(i)] = static_cast<float>((sample * 29 + i * 7) % 11) / 5 - 1;
+    for (Size i = 0; i < places; ++i)
+      words[static_cast<std::size_t>(i)] =
+          is_known(sample, i) ? static_cast<std::int32_t>((sample + i) % classes) : ignored_target;
+    kind[0] = static_cast<std::int32_t>(sample % classes);
+  }
+};
+
+/// A mean over the words to be predicted and one over the samples, whose counts differ.
+template <class P>
+struct Pretraining : Layer<P> {
+  ColumnParallel<Linear, P> word{width, classes}, kind{width, classes};
+  constexpr void visit(auto&& f) { f("word", word), f("kind", kind); }
+  constexpr Loss<P> loss(const Sentences<P>& batch) const {
+    const auto x = cast<ElementOf<P>>(batch.values);
+    return mean_over_samples(cross_entropy<P>(word(x), batch.words, classes) +
+                             0.5 * cross_entropy<P>(kind(mean<1>(x)), batch.kind, classes));
+  }
+};
+
+struct Steps {
+  std::vector<double> losses, weights, means;  // of each step, and after it; the mean that eval_batch gives before
+  double targets = 0;
+};
+
+/// Steps on 12 samples each, in micro-batches of 3.
+template <class P, class Optimizer>
+Steps pretrain(int ranks, Size micro_batches, Size count, const Optimizer& optimizer, Size only = -1) {
+  const Size data_ranks = ranks / P::tp;
+  const BatchSizes sizes{.micro_batch = 3, .accumulate = micro_batches / data_ranks};
+  Steps steps;
+  run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
+    Engine engine{world, Pretraining<P>(), optimizer, sizes, {.check_ranks = 1}};
+    const auto data = batches(world, SentenceSource{},
+                              {.micro_batch = 3, .accumulate = only < 0 ? sizes.accumulate : 4}, {.steps = count});
+    for (Size step = 0; step < count; ++step) {
+      double mean = 0;
+      Size number = 0;
+      std::vector<Sentences<P>> taken;
+      for (const auto& batch : data.step(step)) {
+        if (only >= 0 && number++ != only) continue;
+        mean += engine.all_reduce_mean(engine.eval_batch(batch)) / static_cast<double>(sizes.accumulate);
+        taken.push_back(batch);
+      }
+      const StepReport report = engine.train_batch(taken);
+      const auto weight = engine.gather_parameter("word.weight");
+      if (!world.is_first()) continue;
+      steps.losses.push_back(report.loss), steps.means.push_back(mean), steps.targets = report.targets;
+      steps.weights.assign(weight.data(), weight.data() + weight.count());
+    }
+  });
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("mean_over_samples of terms that count differently is the mean of the micro-batches' losses") {
+  const auto adam = AdamW{.lr = 3e-2};
+  const Steps one = pretrain<Policy<F64>>(1, 4, 3, adam);
+  CHECK(one.targets == 12);
+  CHECK(worst_difference(one.losses, one.means) < 1e-12);
+  const auto check = [&](const Steps& split) {
+    CHECK(split.targets == 12);
+    CHECK(worst_difference(split.losses, one.losses) < 1e-12);
+    CHECK(worst_difference(split.means, one.losses) < 1e-12);
+    CHECK(worst_difference(split.weights, one.weights) < 1e-12);
+  };
+  check(pretrain<Policy<F64, Zero<2>>>(2, 4, 3, adam));
+  check(pretrain<Policy<F64, Zero<3>>>(4, 4, 3, adam));
+  check(pretrain<Policy<F64, Zero<1>, Tp<2>>>(4, 4, 3, adam));
+
+  const Sgd sgd{.lr = 1};
+  std::vector<double> average;
+  for (Size only = 0; only < 4; ++only) {
+    const Steps alone = pretrain<Policy<F64>>(1, 1, 1, sgd, only);
+    average.resize(alone.weights.size());
+    for (std::size_t i = 0; i < average.size(); ++i) average[i] += alone.weights[i] / 4;
+  }
+  CHECK(worst_difference(pretrain<Policy<F64>>(1, 4, 1, sgd).weights, average) < 1e-12);
+}

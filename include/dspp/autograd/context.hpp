@@ -45,6 +45,7 @@ struct CountedTargets {
   double most = 0;                   ///< of the targets of a term, ignored or not; 0: not known
   bool unweighted = false;           ///< a term had targets without weights
   bool plain_mean = false;           ///< mean(x) was taken over all elements, ignored targets or not
+  bool all_count = false;            ///< mean_over_samples: what the terms count is not asked
 };
 
 /// How many numbers a forward may report.

@@ -23,7 +23,7 @@ struct NfcNormalizer {
   friend bool operator==(const NfcNormalizer&, const NfcNormalizer&) = default;
 };
 
-/// Writes `prepended`, then the text with each `replaced` written as `by`; `replaced` may be empty.
+/// Puts `prepended` before a text that is not empty, then writes each `replaced` in both as `by`; `replaced` may be empty.
 struct ReplacingNormalizer {
   std::string prepended, replaced, by;
 
@@ -42,7 +42,8 @@ std::string_view normalized(const Normalizer& normalizer, std::string_view text,
 
 DSPP_INLINE void ReplacingNormalizer::operator()(std::string_view text, std::string& out) const {
   if (text.empty()) return;
-  out += prepended;
+  std::string both;
+  if (!prepended.empty()) text = both.append(prepended).append(text);
   while (!text.empty()) {
     const std::size_t at = replaced.empty() ? text.size() : std::min(text.find(replaced), text.size());
     out += text.substr(0, at);

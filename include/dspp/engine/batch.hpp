@@ -10,6 +10,7 @@
 
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/engine/batch_fields.hpp>
+#include <dspp/nn/layer.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -87,13 +88,16 @@ struct BatchOfLoss<R (M::*)(Tokens, Targets) const> {
 template <class R, class M, class... Parameters>
 struct BatchOfLoss<R (M::*)(Parameters...) const noexcept> : BatchOfLoss<R (M::*)(Parameters...) const> {};
 
-/// False for a loss that takes other parameters, or is not const.
+/// False for a loss that takes other parameters, or is not const. One that is overloaded or a template is called with
+/// tokens and targets.
 template <class Model>
 constexpr bool loss_fits() {
   if constexpr (requires { &Model::loss; })
     return BatchOfLoss<decltype(&Model::loss)>::fits;
   else
-    return true;  // overloaded or a template: not known
+    return requires(const Model& model, const Tokens<typename Model::policy>& ids) {
+      model.loss(ids, ids);
+    };
 }
 template <class Model>
 constexpr auto batch_of_model() {
@@ -140,6 +144,7 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
 [[noreturn]] void refuse_forward(Size micro_steps);
 [[noreturn]] void refuse_begun(Size micro_steps);
 [[noreturn]] void refuse_micro_batches(Size needed, const char* got);
+[[noreturn]] void refuse_reports(const char* name);
 }  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -158,6 +163,10 @@ DSPP_INLINE void detail::refuse_micro_batches(Size needed, const char* got) {
   fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(needed) +
                              " micro-batches, one for each micro-step of BatchSizes::accumulate, but got " + got +
                              ". Give it those of one step.");
+}
+DSPP_INLINE void detail::refuse_reports(const char* name) {
+  fail(ErrorCode::usage, std::string("dspp: the micro-steps of a step need the same reports, but '") + name +
+                             "' is not in all of them. Report a number in every forward, or in none of a step.");
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

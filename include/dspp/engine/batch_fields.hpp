@@ -38,6 +38,13 @@ constexpr void for_each_tensor(const B& batch, F f) {
   for_each_field(batch, [&](const char* name, const auto& field) { f(name, tensor_of(field)); });
 }
 
+/// Calls f(weights) with the target weights that a field carries, if any.
+template <class Field, class F>
+constexpr void with_target_weights(const Field& field, F f) {
+  if constexpr (requires { field.target_weights; })
+    if (field.target_weights) f(field.target_weights);
+}
+
 /// The extent of dimension 0 of the first field that is set; 0 if none is.
 template <class B>
 constexpr Size rows_of(const B& batch) {
@@ -69,12 +76,15 @@ constexpr RandomPosition position_of(const B& batch, const PhiloxKey& key, Size 
 template <class B>
 constexpr std::uint64_t digest_of(const B& batch) {
   std::uint64_t digest = 0;
-  for_each_tensor(batch, [&](const char*, const auto& tensor) {
-    using D = typename std::remove_cvref_t<decltype(tensor)>::DeviceType;
+  const auto add = [&]<class T, int Rank, class D>(const Tensor<T, Rank, D>& tensor) {
     if (!tensor || tensor.count() == 0) return;
     const Size width = tensor.bytes() / tensor.count();
     digest =
         ops::digest<D>(tensor.memory(), byte_of<D>(tensor.storage(), tensor.offset() * width), tensor.bytes(), digest);
+  };
+  for_each_field(batch, [&](const char*, const auto& field) {
+    add(tensor_of(field));
+    with_target_weights(field, add);
   });
   return digest;
 }
@@ -124,6 +134,9 @@ template <class B, Device D>
 constexpr B on_tape(const B& batch, Tape<D>& tape) {
   B fields = batch;
   fields.visit([&](const char*, auto& field) {
+    static_assert(!std::is_const_v<std::remove_reference_t<decltype(field)>>,
+                  "dspp: loss(batch) needs a batch whose visit may change its fields, but this one is const. Write "
+                  "constexpr void visit(auto&& f) without const.");
     static_assert(Tracked<decltype(field)>,
                   "dspp: loss(batch) needs a batch of inputs, which a tape takes, but this field is another type. "
                   "Declare it Input<P, T, Rank>.");
@@ -158,7 +171,7 @@ constexpr void check_accumulate([[maybe_unused]] const B& batch, [[maybe_unused]
 }  // namespace detail
 
 /// Compares a rank's batch with the sizes of its engine: plan() does not cover a larger one. A micro_batch of 1 with no
-/// sequence, the default, means any number of rows.
+/// sequence, the default, means any number of rows. Which extents are those of sequences only new_batch knows.
 ///
 /// Throws   Error(usage) for another accumulate; Error(shape) for more rows than micro_batch
 template <class B>

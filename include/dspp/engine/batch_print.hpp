@@ -31,6 +31,8 @@ struct BatchPrint {
 
   constexpr void add_left_out(const char* name) { fields.push_back(Field{name}); }
   void add(const char* name, const void* data, Size bytes, bool cut);
+  /// Target weights of the last field: its digest is that of both.
+  void add_weights(const void* data, Size bytes);
 };
 
 namespace detail {
@@ -65,6 +67,9 @@ constexpr BatchPrint print_of(const B& batch, Size first_sample) {
       print.rows = rows;
       print.add(name, host, tensor.bytes(), detail::is_cut_field(field));
     });
+    detail::with_target_weights(field, [&](const auto& weights) {
+      weights.read([&](const auto* host) { print.add_weights(host, weights.bytes()); });
+    });
   });
   if constexpr (detail::is_token_batch<B>)
     batch.tokens.read([&](const auto* tokens) {
@@ -84,6 +89,11 @@ constexpr BatchPrint print_of(const B& batch, Size first_sample) {
 
 DSPP_INLINE void BatchPrint::add(const char* name, const void* data, Size bytes, bool cut) {
   fields.push_back(Field{name, Digest().add(data, bytes).value(), true, cut});
+}
+
+DSPP_INLINE void BatchPrint::add_weights(const void* data, Size bytes) {
+  std::uint64_t& digest = fields.back().digest;
+  digest = Digest().add(digest).add(data, bytes).value();
 }
 
 DSPP_INLINE bool detail::ends_otherwise(Size rows, Size length, const std::int32_t* all_tokens,

@@ -73,7 +73,7 @@ constexpr bool check_engine_types() {
                 "returns Loss<P>, as Gpt does.");
   static_assert(loss_fits<Model>(),
                 "dspp: Engine needs a model with loss(tokens, targets) const or loss(const Mine<P>& batch) const, but "
-                "this one's has other parameters or is not const. See docs/own_model.md.");
+                "this one's has other parameters, a generic batch, or is not const. See docs/own_model.md.");
   return check_optimizer_type<O, Compute<typename Model::Element>>();
 }
 

@@ -44,7 +44,7 @@ constexpr double targets_of(const B& batch, [[maybe_unused]] double most, [[mayb
 }  // namespace detail
 
 /// The TargetCounts of a micro-batch with that mean loss, from what the terms of the loss reported; else 1 a target, or
-/// 1 a sample of a batch of another type than Batch.
+/// 1 a sample of a batch of another type than Batch, as in a mean_over_samples.
 ///
 /// Throws   Error(usage), now or when the host next synchronizes, if terms report different counts, or if weights are
 ///          not all 0 or more; now, if a term did not apply the batch's weights
@@ -58,13 +58,14 @@ constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, cons
       const auto weights = batch.target_weights.reshape(flat);
       ops::detail::require_weights(weights, "Engine");
       if (counts.empty() || reported.unweighted) detail::WrongCounts::without_weights();
+      if (reported.all_count) return ops::count_targets(detail::targets_of(batch, 0, cp), Scalar<double, D>(), loss);
       return ops::count_weighted_targets(batch.targets.reshape(flat), weights, counts, loss);
     }
   }
-  ops::require_same_counts(counts);
-  const double all = detail::targets_of(batch, reported.most, cp);
+  const double all = detail::targets_of(batch, reported.all_count ? 0 : reported.most, cp);
+  if (!reported.all_count) ops::require_same_counts(counts);
   // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
-  if (counts.empty()) return ops::count_targets(all, Scalar<double, D>(), loss);
+  if (counts.empty() || reported.all_count) return ops::count_targets(all, Scalar<double, D>(), loss);
   return ops::count_targets(all, counts[0], loss);
 }
 
@@ -119,17 +120,18 @@ class StepTargets {
   }
 
   /// Adds what the forward of that micro-batch reported.
+  ///
+  /// Throws   Error(usage) for other names than in the first micro-step: their sums would lack some of its targets
   constexpr void add_reports(const List<Reported<D>>& reports, const Tensor<double, 1, D>& counts) {
-    if (micro_steps_ == 1) reported_.free();
+    const bool first = micro_steps_ == 1;
+    if (first) reported_.free();
     if (!reports.empty() && !sums_of_reports_)
       sums_of_reports_ = Tensor<double, 1, D>::uninitialized(shape(static_cast<Size>(max_reports)), *memory_,
                                                              Category::communication, "reports");
     for (const Reported<D>& report : reports) {
       std::size_t i = 0;
       while (i < reported_.size() && std::string_view(reported_[i].name) != report.name) ++i;
-      // clang-format off
-      require(i < max_reports, "dspp: the micro-steps of a step need at most 16 names of reports together, but there are more. Report the same in each.");
-      // clang-format on
+      if (!first && i == reported_.size()) detail::refuse_reports(report.name);
       const Size at = static_cast<Size>(i);
       if (i == reported_.size()) {
         reported_.push_back(Metric{report.name, 0});
@@ -138,6 +140,7 @@ class StepTargets {
       launch<kernels::AddCounted, D>(*memory_, static_cast<const double*>(counts.data()),
                                      static_cast<const double*>(report.value.data()), sums_of_reports_.data_from(at));
     }
+    if (reports.size() < reported_.size()) detail::refuse_reports(reported_[reports.size()].name);
   }
   /// Sums up what was reported in a step over the replicas.
   ///

@@ -171,7 +171,7 @@ DSPP_INLINE void detail::WrongCounts::no_number() {
 DSPP_INLINE void detail::WrongCounts::differ(double a, double b) {
   fail(ErrorCode::usage, "dspp: Engine needs terms of a loss that count the same number of targets, but one counts " +
                              std::to_string(a < b ? b : a) + " and another " + std::to_string(a < b ? a : b) +
-                             ". Ignore the same targets in each.");
+                             ". Ignore the same targets in each, or return mean_over_samples(loss).");
 }
 
 DSPP_INLINE void detail::WrongCounts::without_weights() {
@@ -185,8 +185,8 @@ DSPP_INLINE void detail::WrongCounts::without_weights() {
 DSPP_INLINE void detail::WrongCounts::beside_mean() {
   fail(ErrorCode::usage,
        "dspp: Engine needs the same mean target weight (0 for ignored ones) on every rank and in every micro-step if a "
-       "loss takes mean(x), but these differ. Take sum(x) / (the sum of the batch's target weights), or neither ignore "
-       "nor weight targets.");
+       "loss takes mean(x), but these differ. Take sum(x) / (the sum of the batch's target weights), neither ignore "
+       "nor weight targets, or return mean_over_samples(loss).");
 }
 
 }  // namespace dspp
