@@ -12,7 +12,8 @@ namespace dspp {
 /// Reports a number of this micro-batch, such as an accuracy or a term of the loss: `report("accuracy", mean(right))`.
 /// A step's StepReport and eval_batch have its mean over the counted targets, as that of the loss: over the ranks along
 /// Data and Cp and over micro-steps. Nothing waits for it, and no gradient flows from it. Report the same names, in one
-/// order, on every rank, and in every micro-step of a step; `name` is a literal. Without an engine's forward it does nothing.
+/// order, on every rank, and in every micro-step of a step; `name` is a literal. Without an engine's forward
+/// it does nothing.
 ///
 /// Note     where ranks or micro-steps ignore unequal shares of targets, report sum(x) / (the counted targets): a step
 ///          with a mean(x), if only in a report, is refused there

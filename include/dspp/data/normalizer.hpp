@@ -23,7 +23,8 @@ struct NfcNormalizer {
   friend bool operator==(const NfcNormalizer&, const NfcNormalizer&) = default;
 };
 
-/// Puts `prepended` before a text that is not empty, then writes each `replaced` in both as `by`; `replaced` may be empty.
+/// Puts `prepended` before a text that is not empty, then writes each `replaced` in both as `by`; `replaced` may be
+/// empty.
 struct ReplacingNormalizer {
   std::string prepended, replaced, by;
 
