@@ -87,23 +87,23 @@ inline void split_nccl_world(NcclGroup& world, NcclGroup& part) {
 
 }  // namespace detail
 
-inline int Nccl::rank() const {
+DSPP_CUDA_INLINE int Nccl::rank() const {
   return group_->host().rank();
 }
 
-inline int Nccl::size() const {
+DSPP_CUDA_INLINE int Nccl::size() const {
   return group_->host().size();
 }
 
-inline SumOrder Nccl::sum_order() const {
+DSPP_CUDA_INLINE SumOrder Nccl::sum_order() const {
   return size() == 1 ? SumOrder::exact : SumOrder::rounding;
 }
 
-inline const Traffic& Nccl::traffic() const {
+DSPP_CUDA_INLINE const Traffic& Nccl::traffic() const {
   return group_->traffic();
 }
 
-inline Pending<> Nccl::start_all_reduce(Buffer x, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_all_reduce(Buffer x, PurposeAt purpose) {
   detail::check_all_reduce(x);
   detail::check_memory("all_reduce", x.data, x.count);
   detail::NcclGroup& g = *group_;
@@ -116,17 +116,17 @@ inline Pending<> Nccl::start_all_reduce(Buffer x, PurposeAt purpose) {
   });
 }
 
-inline Pending<> Nccl::start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt purpose) {
   const ScatterPair pair{in, out};
   return start_reduce_scatter(std::span<const ScatterPair>(&pair, 1), purpose);
 }
 
-inline Pending<> Nccl::start_all_gather(ConstBuffer in, Buffer out, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_all_gather(ConstBuffer in, Buffer out, PurposeAt purpose) {
   const GatherPair pair{in, out};
   return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
 }
 
-inline Pending<> Nccl::start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt purpose) {
   for (const ScatterPair& p : pairs) {
     detail::check_reduce_scatter(p.in, p.out, size());
     detail::check_place("reduce_scatter", "out", "in", p.out, p.in, rank());
@@ -150,7 +150,7 @@ inline Pending<> Nccl::start_reduce_scatter(std::span<const ScatterPair> pairs, 
   });
 }
 
-inline Pending<> Nccl::start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose) {
   for (const GatherPair& p : pairs) {
     detail::check_all_gather(p.in, p.out, size());
     detail::check_place("all_gather", "in", "out", p.in, p.out, rank());
@@ -174,7 +174,7 @@ inline Pending<> Nccl::start_all_gather(std::span<const GatherPair> pairs, Purpo
   });
 }
 
-inline Pending<> Nccl::start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt purpose) {
   detail::check_all_to_all(in, out, parts, size());
   detail::check_apart("all_to_all", in, out);
   detail::NcclGroup& g = *group_;
@@ -208,7 +208,7 @@ inline Pending<> Nccl::start_all_to_all(ConstBuffer in, Buffer out, const PartCo
   });
 }
 
-inline Pending<> Nccl::start_broadcast(Buffer x, int root, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_broadcast(Buffer x, int root, PurposeAt purpose) {
   detail::check_broadcast(x, root, size());
   detail::check_memory("broadcast", x.data, x.count);
   detail::NcclGroup& g = *group_;
@@ -219,23 +219,23 @@ inline Pending<> Nccl::start_broadcast(Buffer x, int root, PurposeAt purpose) {
   });
 }
 
-inline Pending<> Nccl::start_send(ConstBuffer in, int to, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_send(ConstBuffer in, int to, PurposeAt purpose) {
   detail::check_send(in, to, rank(), size());
   detail::check_memory("send", in.data, in.count);
   return group_->start_message(in.data, nullptr, in.count, in.type, to, true, purpose);
 }
 
-inline Pending<> Nccl::start_receive(Buffer out, int from, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_receive(Buffer out, int from, PurposeAt purpose) {
   detail::check_receive(out, from, rank(), size());
   detail::check_memory("receive", out.data, out.count);
   return group_->start_message(nullptr, out.data, out.count, out.type, from, false, purpose);
 }
 
-inline void Nccl::barrier(CallSite site) {
+DSPP_CUDA_INLINE void Nccl::barrier(CallSite site) {
   group_->barrier(site);
 }
 
-inline NcclWorld::NcclWorld(const RankGroups& host, CudaMemory& memory, NcclOptions options)
+DSPP_CUDA_INLINE NcclWorld::NcclWorld(const RankGroups& host, CudaMemory& memory, NcclOptions options)
     : rank_(std::make_shared<detail::NcclRank>(memory, options, HostGroup(host.world))) {
   using Group = detail::NcclGroup;
   const auto made = [&](const char* name, const AnyCommunicator& of_host) {
@@ -262,16 +262,16 @@ inline NcclWorld::NcclWorld(const RankGroups& host, CudaMemory& memory, NcclOpti
   for (const auto& group : all) group->begin_traffic();
 }
 
-inline AnyCommunicator NcclWorld::host() {
+DSPP_CUDA_INLINE AnyCommunicator NcclWorld::host() {
   if (rank_->world().size() == 1) return rank_->world().communicator();
   return AnyCommunicator(detail::NcclHost(rank_));
 }
 
-inline void NcclWorld::end() {
+DSPP_CUDA_INLINE void NcclWorld::end() {
   rank_->end();
 }
 
-inline NcclWorld::~NcclWorld() {
+DSPP_CUDA_INLINE NcclWorld::~NcclWorld() {
   rank_->close();
 }
 

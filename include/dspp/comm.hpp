@@ -7,6 +7,7 @@
 #include <dspp/comm/buffer.hpp>
 #include <dspp/comm/call_site.hpp>
 #include <dspp/comm/communicator.hpp>
+#include <dspp/comm/host_calls.hpp>
 #include <dspp/comm/host_group.hpp>
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/rank_groups.hpp>

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// dspp::cuda: the device's memory, the kernels that depend on no type, and those of integers.
+/// dspp::cuda: the device's memory, the kernels that depend on no type, those of integers, and NCCL's collectives.
 #define DSPP_COMPILES_CUDA
 #define DSPP_COMPILES_CUDA_ENTRIES
 #include <kernels/library/instantiate.cuh>
+
+#if DSPP_HAS_NCCL()
+#include <kernels/nccl.cuh>
+#endif
 
 namespace dspp {
 DSPP_CUDA_INTEGER_KERNELS(DSPP_INSTANTIATE_CUDA)

@@ -84,6 +84,20 @@ function(expect_no_cuda)
   endif()
 endfunction()
 
+# Asks for NCCL on a machine that has another version's header, and no library.
+function(expect_no_nccl)
+  file(WRITE ${WORK}/old_nccl/nccl.h "#define NCCL_MAJOR 2\n#define NCCL_MINOR 18\n")
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/no_nccl -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CUDA=ON -D CMAKE_CUDA_COMPILER=${NVCC} -D DSPP_NCCL=ON
+    -D DSPP_NCCL_INCLUDE_DIR=${WORK}/old_nccl -D DSPP_NCCL_LIBRARY=${WORK}/old_nccl/libnccl.so ${ARGN}
+    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+  string(REGEX REPLACE "[ \n]+" " " errors "${errors}")
+  string(FIND "${errors}" "DSPP_NCCL=ON needs NCCL (2.19 or later), but nccl.h of such a version or libnccl was not found." at)
+  if(code EQUAL 0 OR at LESS 0)
+    message(FATAL_ERROR "${WAY}: dspp::cuda with an old NCCL gives ${code}: ${errors}")
+  endif()
+endfunction()
+
 # On a machine with a GPU the program trains; on another it says in a sentence that there is none.
 function(run_on_gpu program)
   execute_process(COMMAND ${program} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors)
@@ -155,6 +169,7 @@ elseif(WAY STREQUAL "cuda")
     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D MPI_EXPECTED=${MPI}
     -D CUDA=ON -D CMAKE_CUDA_COMPILER=${NVCC} -D CMAKE_CUDA_ARCHITECTURES=90-virtual -D CMAKE_UNITY_BUILD=ON
     -D "CMAKE_CUDA_FLAGS=-Xcicc -O0 -Xcompiler -O0" -D CMAKE_PREFIX_PATH=${WORK}/installed)
+  expect_no_nccl(-D CMAKE_PREFIX_PATH=${WORK}/installed)
   build_for_architectures()
   expect_commands_of_subdirectory()
   run_on_gpu(${WORK}/build/consumer_cuda)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <dspp/comm/communicator.hpp>
+#include <dspp/comm/host_calls.hpp>
 #include <dspp/comm/self.hpp>
 
 namespace dspp {
@@ -65,6 +66,8 @@ class AnyCommunicator {
   }
 
  private:
+  friend class HostGroup;
+
   struct Table {
     Pending<> (*all_reduce)(void*, Buffer, PurposeAt);
     Pending<> (*reduce_scatter)(void*, ConstBuffer, Buffer, PurposeAt);
@@ -77,6 +80,7 @@ class AnyCommunicator {
     Pending<> (*all_gather_pairs)(void*, std::span<const GatherPair>, PurposeAt);
     void (*barrier)(void*, CallSite);
     const Traffic& (*traffic)(const void*);
+    const detail::HostCalls* host;
   };
 
   template <class C>
@@ -96,6 +100,7 @@ class AnyCommunicator {
       [](void* c, std::span<const GatherPair> g, PurposeAt p) { return static_cast<C*>(c)->start_all_gather(g, p); },
       [](void* c, CallSite site) { detail::barrier_at(*static_cast<C*>(c), site); },
       [](const void* c) -> const Traffic& { return static_cast<const C*>(c)->traffic(); },
+      detail::host_calls<C>(),
   };
 
   std::shared_ptr<void> model_;

@@ -6,12 +6,6 @@
 #include <utility>
 
 #include <dspp/comm/any_communicator.hpp>
-#include <dspp/comm/tcp/tcp.hpp>
-#include <dspp/comm/threads/threads.hpp>
-
-#if DSPP_HAS_MPI()
-#include <dspp/comm/mpi/mpi.hpp>
-#endif
 
 namespace dspp {
 
@@ -24,8 +18,8 @@ namespace dspp {
 class HostGroup {
  public:
   /// Throws   Error(usage) for a communicator of several ranks that are neither threads nor MPI's nor TCP's
-  explicit HostGroup(AnyCommunicator group) : group_(std::move(group)) {
-    if (group_.size() > 1 && !with([](auto&) { return true; }, false))
+  explicit HostGroup(AnyCommunicator group) : group_(std::move(group)), calls_(group_.table_->host) {
+    if (group_.size() > 1 && calls_ == nullptr)
       fail(
           ErrorCode::usage,
           "dspp: a device's collectives need a host group of threads or MPI ranks, which compares their calls, but got "
@@ -41,40 +35,28 @@ class HostGroup {
   /// See detail::Posting.
   Pending<> announce(Collective collective, PurposeAt purpose, int root, std::span<const detail::PostedPair> pairs,
                      int peer = -1) {
-    return with([&](auto& c) { return c.announce(collective, purpose, root, pairs, peer); }, Pending<>());
+    return calls_ ? calls_->announce(to(), collective, purpose, root, pairs, peer) : Pending<>();
   }
   void poll() {
-    with([](auto& c) { return c.poll(), 0; }, 0);
+    if (calls_) calls_->poll(to());
   }
   void expire() {
-    with([](auto& c) { return c.expire(), 0; }, 0);
+    if (calls_) calls_->expire(to());
   }
   void abort(const Error& error) {
-    with([&](auto& c) { return c.abort(error), 0; }, 0);
+    if (calls_) calls_->abort(to(), error);
   }
   /// Of a group of one: none.
-  double timeout_seconds() const {
-    return with([](auto& c) { return c.timeout_seconds(); }, 1e9);
-  }
-  /// True if both are handles on one communicator.
-  bool is_same_as(const HostGroup& other) const { return size() > 1 && identity() == other.identity(); }
-  bool is_of_threads() const { return group_.get_if<Threads>() != nullptr; }
+  double timeout_seconds() const { return calls_ ? calls_->timeout_seconds(to()) : 1e9; }
+  /// True if both are handles on one communicator of several ranks.
+  bool is_same_as(const HostGroup& other) const { return size() > 1 && to() == other.to(); }
+  bool is_of_threads() const { return calls_ && calls_->of_threads; }
 
  private:
-  template <class F, class Otherwise>
-  Otherwise with(F f, Otherwise otherwise) const {
-    if (Threads* threads = group_.get_if<Threads>()) return f(*threads);
-    if (Tcp* tcp = group_.get_if<Tcp>()) return f(*tcp);
-#if DSPP_HAS_MPI()
-    if (Mpi* mpi = group_.get_if<Mpi>()) return f(*mpi);
-#endif
-    return otherwise;
-  }
-  const void* identity() const {
-    return with([](auto& c) { return static_cast<const void*>(&c); }, static_cast<const void*>(nullptr));
-  }
+  void* to() const { return group_.model_.get(); }
 
   AnyCommunicator group_;
+  const detail::HostCalls* calls_;  ///< null for a Self
 };
 
 }  // namespace dspp
