@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <type_traits>
+
 #include <dspp/comm/threads/world.hpp>
 #include <dspp/launch/world.hpp>
 
@@ -22,7 +24,11 @@ inline int rank_on_machine(const RankGroups& of_host) {
 /// program has returned. For what a program asks before it starts ranks: devices(), of this machine, of which the
 /// machine's rank r has number r modulo them, and memory_bytes(number), which ranks may take of one.
 template <Device D>
-struct DeviceRank;
+struct DeviceRank {
+  static_assert(std::is_same_v<D, PaperOf<D>>,
+                "dspp: run needs a DeviceRank of the policy's device, but none is included. Include "
+                "<dspp/launch/cuda_rank.hpp> for Cuda, or specialise DeviceRank for a device of your own.");
+};
 
 template <>
 struct DeviceRank<Cpu> {
