@@ -35,9 +35,9 @@ void draw(vit::Images<P>& batch, Size first) {
 }
 
 /// The share of this rank's images whose largest logit is that of their class.
-double share_right(const Tensor<float, 2>& logits, Size first) {
+double share_right(const Tensor<ElementOf<P>, 2, DeviceOf<P>>& logits, Size first) {
   Size right = 0;
-  logits.read([&](const float* row) {
+  logits.read([&](const ElementOf<P>* row) {
     for (Size i = 0; i < logits[0]; ++i, row += logits[1])
       right += std::max_element(row, row + logits[1]) - row == (first + i) % config.classes;
   });

@@ -67,10 +67,10 @@ static void draw(BertBatch<P>& batch, const Sample& sample) {
 }
 
 /// The share of masked bytes whose logit is the largest; prints the first line, as it was filled in.
-static double share_right(const Tensor<float, 3>& logits, const Sample& sample, bool prints) {
+static double share_right(const Tensor<ElementOf<P>, 3, DeviceOf<P>>& logits, const Sample& sample, bool prints) {
   Size right = 0, all = 0;
   std::string masked, filled;
-  logits.read([&](const float* row) {
+  logits.read([&](const ElementOf<P>* row) {
     for (Size i = 0; i < logits[0] * logits[1]; ++i, row += logits[2]) {
       const auto best = static_cast<std::int32_t>(std::max_element(row, row + logits[2]) - row);
       if (sample.is_masked(i)) right += best == sample.byte(i), ++all;

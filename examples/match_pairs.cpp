@@ -64,9 +64,9 @@ void draw(two_towers::Pairs<P>& batch, const World<P>& world, Size first, Spot (
 }
 
 /// The share of this rank's images of which their own text is nearest.
-double share_right(const Tensor<float, 2>& logits, Size own) {
+double share_right(const Tensor<ElementOf<P>, 2, DeviceOf<P>>& logits, Size own) {
   Size right = 0;
-  logits.read([&](const float* row) {
+  logits.read([&](const ElementOf<P>* row) {
     for (Size i = 0; i < logits[0]; ++i, row += logits[1])
       right += std::max_element(row, row + logits[1]) - row == own + i;
   });

@@ -47,17 +47,18 @@ using Whole = Wide<P, ColumnParallel<Linear, P>, RowParallel<Linear, P>>;
 using InTiles = Wide<P, Tiled<ColumnParallel<Linear, P>, 1, 16>, Tiled<RowParallel<Linear, P>, 16, 1>>;
 
 /// Each token determines the next one, so that the model can learn the sequence.
-static Batch<Cpu> batch_of(World<P>& world, int step) {
-  const auto extents = shape(batch_size, sequence);
-  Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, world.memory(), Category::data, "tokens"),
-                   Tensor<std::int32_t, 2>::uninitialized(extents, world.memory(), Category::data, "targets"),
-                   batch_size * world.data_rank()};
-  for (Size i = 0; i < extents.count(); ++i) {
-    const Size token = (i + 5 * step + 7 * world.data_rank()) % vocabulary;
-    batch.tokens.data()[i] = static_cast<std::int32_t>(token);
-    batch.targets.data()[i] = static_cast<std::int32_t>((3 * token + 1) % vocabulary);
-  }
-  return batch;
+static Batch<DeviceOf<P>> batch_of(World<P>& world, int step) {
+  const auto fill = [&](const char* label, auto id) {
+    const auto ids = Tensor<std::int32_t, 2, DeviceOf<P>>::uninitialized(shape(batch_size, sequence), world.memory(),
+                                                                         Category::data, label);
+    ids.write([&](std::int32_t* out) {
+      for (Size i = 0; i < ids.count(); ++i) out[i] = static_cast<std::int32_t>(id(i) % vocabulary);
+    });
+    return ids;
+  };
+  const auto token = [&](Size i) { return (i + 5 * step + 7 * world.data_rank()) % vocabulary; };
+  return {fill("tokens", token), fill("targets", [&](Size i) { return 3 * token(i) + 1; }),
+          batch_size * world.data_rank()};
 }
 
 static double mebibytes(Size bytes) {

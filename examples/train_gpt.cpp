@@ -23,6 +23,7 @@
 #include "train_gpt/begin.hpp"
 #include "train_gpt/gemm_limit.hpp"
 #include "train_gpt/job.hpp"
+#include "train_gpt/machine.hpp"
 #include "train_gpt/pace.hpp"
 #include "train_gpt/policy_name.hpp"
 #include "train_gpt/report.hpp"
@@ -114,16 +115,17 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
 /// Checks the job, then starts the ranks.
 static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
-  const char* const device = std::is_same_v<DeviceOf<TrainPolicy>, Cpu> ? "cpu" : "cuda";
-  Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, device, launch);
+  using D = DeviceOf<TrainPolicy>;
+  Job job = read_job(argc, argv, std::is_same_v<D, Cpu> ? "cpu" : "cuda", launch);
   if (job.help) return launch.is_first() ? output_status("train_gpt") : 0;
+  if (job.ranks == 0) job.ranks = default_ranks<D>(TrainPolicy::cp * TrainPolicy::tp);
   check_extents<TrainPolicy>(job);
   check_paths(job);
   check_save(job);
   const auto source = read_source(job);
   job.model.vocabulary = source->vocabulary();
   const auto paper = plan<Model>(job.model, job.sizes(), plan_options(job));
-  check_memory(launch.size > 1 ? launch.local_size : job.ranks, paper.peak);
+  check_memory<D>(job.ranks, launch, paper.peak);
   if (launch.is_first())
     std::printf("%s, %lld %s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
                 static_cast<long long>(job.ranks),

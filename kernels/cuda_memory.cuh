@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 
 #include <dspp/cuda/device.hpp>
 #include <kernels/broadcast.cuh>
@@ -179,6 +180,19 @@ DSPP_CUDA_INLINE int CudaMemory::use_gpu(int local_rank) {
   const int gpu = local_rank % gpus();
   gpu::check({"choose a GPU"}, cudaSetDevice(gpu));
   return gpu;
+}
+
+DSPP_CUDA_INLINE Size CudaMemory::free_bytes(int gpu) {
+  cudaError_t status = cudaSuccess;
+  std::size_t free = 0, total = 0;
+  const auto ask = [&] {
+    status = cudaSetDevice(gpu);
+    if (status == cudaSuccess) status = cudaMemGetInfo(&free, &total);
+    cudaGetLastError();  // else a later call would give it again
+  };
+  std::thread(ask).join();  // a thread has a GPU of its own
+  gpu::require_gpu(status);
+  return static_cast<Size>(free);
 }
 
 DSPP_CUDA_INLINE std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {

@@ -18,7 +18,6 @@
 #include <dspp/io/checkpoint_names.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/models/gpt.hpp>
-#include <dspp/tensor/pool.hpp>
 
 #ifndef DSPP_DEFAULT_TEXT
 #define DSPP_DEFAULT_TEXT ""  // the build names the folder of Eigen's headers
@@ -38,7 +37,7 @@ struct Job {
   Size steps = 0;  ///< 0 with `by_time`: as many as fit
   double seconds = 55;
   bool by_time = true;
-  Size ranks = 2;
+  Size ranks = 0;  ///< 0: default_ranks()
   std::string device = "cpu";
   Size seed = 1;
   bool seed_given = false;
@@ -60,11 +59,11 @@ struct Job {
 /// program was built for `device`.
 ///
 /// Throws   Error(usage)
-inline Job read_job(int argc, char** argv, int model_ranks, const std::string& device, const dspp::Launch& launch) {
+inline Job read_job(int argc, char** argv, const std::string& device, const dspp::Launch& launch) {
   Job job;
   job.device = device;
   const bool launched = launch.size > 1;
-  job.ranks = launched ? launch.size : dspp::round_up(job.ranks, model_ranks);
+  if (launched) job.ranks = launch.size;
   Size layers = job.model.layers;
   dspp::Options options("train_gpt",
                         "Trains a GPT on a text or on token files. Ctrl-C ends the step, saves and reports;\n"
@@ -85,7 +84,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const std::string& d
   options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "of this run, with which its learning rate ends",
               "55, or no limit with --steps");
   options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started",
-              "2, or as many as the policy needs");
+              "2, on cuda one a GPU, or as many as the policy needs");
   options.add("--device", job.device, TextKind::any, "cpu, or cuda: what the program was built for");
   options.add("--timeout", job.timeout, RealRange{0.1, 1e9}, "seconds that a rank waits for another before all stop");
   std::string sum_order = name_of(job.sum_order);
@@ -206,20 +205,6 @@ inline void check_save(const Job& job) {
     dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder without the checkpoints of another training, but '" +
                                           job.save + "' holds '" + there[0] + "'. Go on with that one by --resume " +
                                           job.save + (named ? "" : "/" + there[0]) + ", or give another folder.");
-}
-
-/// Refuses a job whose planned memory exceeds the machine's.
-///
-/// Throws   Error(usage)
-inline void check_memory(Size ranks_here, Size planned_bytes_per_rank) {
-  const double has = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  const double needs = static_cast<double>(planned_bytes_per_rank) * static_cast<double>(ranks_here);
-  if (needs > has)
-    dspp::fail(dspp::ErrorCode::usage,
-               "dspp: train_gpt needs a job that fits into this machine's " +
-                   dspp::readable_bytes(static_cast<Size>(has)) + " of memory, but " + std::to_string(ranks_here) +
-                   " ranks of " + dspp::readable_bytes(planned_bytes_per_rank) +
-                   " do not. Lower --width, --layers, --micro-batch or --sequence, or raise the ZeRO stage.");
 }
 
 /// The batch sizes of a job's evaluation.

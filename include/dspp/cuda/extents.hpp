@@ -101,8 +101,8 @@ constexpr int key_bits(Size rows) {
   while (rows >> bits > 0) ++bits;
   return bits;
 }
-/// Bytes to sort `count` pairs in: a second copy of them, and what CUB counts of each block. Where CUB wants more, the
-/// launch is an error that says so.
+/// Bytes to sort `count` pairs in: a second copy of them, and what CUB counts of each block. Where CUB wants more, it
+/// refuses the sort, which ends with an error that names sort_pairs.
 constexpr Size most_sort_workspace(Size count) {
   return 9 * count + 64 * 1024;
 }

@@ -84,6 +84,10 @@ class CudaMemory final : public MemorySource {
   static int gpus();
   /// Makes one of them the calling thread's: `local_rank`, or what remains of it modulo their number. Returns it.
   static int use_gpu(int local_rank);
+  /// Bytes that can be allocated on one of them now. Leaves the calling thread's GPU as it is.
+  ///
+  /// Memory   CUDA's context of that GPU, which this process then keeps
+  static Size free_bytes(int gpu);
 
   /// Null: nobody watches.
   void watch(CudaWatcher* watcher);

@@ -32,6 +32,12 @@ struct DeviceRank<Cuda> {
 
   DeviceRank(Size limit_bytes, const RankGroups& of_host)
       : gpu(CudaMemory::use_gpu(detail::rank_on_machine(of_host))), pool(limit_bytes, &memory), host(of_host.world) {}
+  static int devices() {
+    return CudaMemory::gpus();
+  }
+  static Size memory_bytes(int device) {
+    return CudaMemory::free_bytes(device);
+  }
   Groups<Cuda> groups(const RankGroups& of_host) {
 #if DSPP_HAS_NCCL()
     const bool shared = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() < of_host.world.size();
