@@ -174,7 +174,8 @@ DSPP_CUDA_INLINE Pending<> Nccl::start_all_gather(std::span<const GatherPair> pa
   });
 }
 
-DSPP_CUDA_INLINE Pending<> Nccl::start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt purpose) {
+DSPP_CUDA_INLINE Pending<> Nccl::start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts,
+                                                  PurposeAt purpose) {
   detail::check_all_to_all(in, out, parts, size());
   detail::check_apart("all_to_all", in, out);
   detail::NcclGroup& g = *group_;
