@@ -41,7 +41,7 @@ DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
     gpu::check(work, cudaGetDevice(&device));
     gpu::check(work, cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, device));
     reads_pageable_ = reads_pageable != 0;
-    gpu::check(work, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
+    gpu::check_issued(work, stream, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
   } catch (...) {
     close();
     throw;
@@ -96,19 +96,22 @@ DSPP_CUDA_INLINE void CudaMemory::fill(std::byte* data, Size bytes, unsigned cha
 }
 
 DSPP_CUDA_INLINE void CudaMemory::zero(std::byte* to, Size bytes) {
-  gpu::check({"zero", 1, bytes}, cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), gpu::stream_of(*this)));
+  const cudaStream_t stream = gpu::stream_of(*this);
+  gpu::check_issued({"zero", 1, bytes}, stream, cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), stream));
 }
 
 DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
-  gpu::check({"copy", 1, bytes}, cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
-                                                 gpu::stream_of(*this)));
+  const cudaStream_t stream = gpu::stream_of(*this);
+  gpu::check_issued({"copy", 1, bytes}, stream,
+                    cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
 }
 
 DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
   const gpu::Work work{"from_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   if (watcher_) watcher_->wait();  // the copy may wait for the stream, and so for other ranks, without being watched
-  gpu::check(work, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
+  gpu::check_issued(work, stream,
+                    cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
   if (reads_pageable_) synchronize();  // else the host's bytes were taken at the call
 }
 
@@ -118,8 +121,9 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   CudaFault found;
   try {
     if (watcher_) watcher_->wait();
-    gpu::check(work, cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
-    gpu::check(work, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
+    gpu::check_issued(work, stream,
+                      cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+    gpu::check_issued(work, stream, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
     synchronize();
   } catch (...) {
     if (watcher_) watcher_->become_idle();  // else the next may wait for other ranks
@@ -129,7 +133,7 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   const auto checks = std::move(checks_);
   checks_.clear();
   if (found.check == 0) return;
-  gpu::check(work, cudaMemsetAsync(fault_, 0, sizeof found, stream));
+  gpu::check_issued(work, stream, cudaMemsetAsync(fault_, 0, sizeof found, stream));
   checks[static_cast<std::size_t>(found.check - 1)](found);
 }
 

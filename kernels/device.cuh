@@ -72,14 +72,22 @@ inline void require_32_bits(const Work& work) {
                              "] needs extents below 2^31. Split the rows, or the columns over tensor ranks.");
 }
 
-/// Whether each launch is waited for, so that an error of a kernel is named where it began: DSPP_CUDA_SYNCHRONOUS=1 in
+/// Whether all work is waited for where it is issued, so that an error of it is named there: DSPP_CUDA_SYNCHRONOUS=1 in
 /// the environment.
-inline bool& waits_for_launches() {
+inline bool& waits_for_work() {
   static bool waits = [] {
     const char* const value = std::getenv("DSPP_CUDA_SYNCHRONOUS");
     return value != nullptr && std::string(value) == "1";
   }();
   return waits;
+}
+
+/// For the status of a call that has issued work to the stream.
+///
+/// Throws   Error(state) as check(), where work is waited for also if it fails when it runs
+inline void check_issued(const Work& work, cudaStream_t stream, cudaError_t status) {
+  check(work, status);
+  if (waits_for_work()) check(work, cudaStreamSynchronize(stream));
 }
 
 /// Launches `blocks` blocks on `stream`; none is a launch that does nothing.
@@ -98,8 +106,7 @@ void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cu
   c.blockDim = dim3(static_cast<unsigned>(block.x), static_cast<unsigned>(block.y));
   c.dynamicSmemBytes = static_cast<std::size_t>(block.shared_bytes);
   c.stream = stream;
-  check(work, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
-  if (waits_for_launches()) check(work, cudaStreamSynchronize(stream));
+  check_issued(work, stream, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
 }
 
 /// What Block::shared_bytes asked for, at a multiple of 32 bytes.

@@ -3,7 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <kernels/arithmetic.cuh>
+#include <kernels/blas.cuh>
+#include <kernels/cuda_memory.cuh>
+#include <kernels/cudnn_attention.cuh>
 #include <kernels/each.cuh>
+#include <kernels/embedding.cuh>
 
 #include <laws/device_array.hpp>
 
@@ -59,12 +63,99 @@ __global__ void diverging_kernel(int at) {
 
 }  // namespace
 
-TEST_CASE("where launches are waited for, an error of a kernel is thrown by its launch") {
+TEST_CASE("where work is waited for, an error of a kernel is thrown by its launch") {
   const laws::TestStream stream;
-  CHECK_FALSE(gpu::waits_for_launches());
-  gpu::waits_for_launches() = true;
+  CHECK_FALSE(gpu::waits_for_work());
+  gpu::waits_for_work() = true;
   CHECK_THROWS_AS(gpu::launch({"diverging"}, diverging_kernel, 1, {64}, stream, 0), Error);
   CHECK_NOTHROW(gpu::launch({"not diverging"}, diverging_kernel, 1, {64}, stream, -1));
-  gpu::waits_for_launches() = false;
+  gpu::waits_for_work() = false;
+}
+
+namespace {
+
+/// Where work is waited for, the sentences of `call` when that of its first, second, ... call of CUDA fails on the GPU.
+std::vector<std::string> sentences_of_work(auto&& call) {
+  std::vector<std::string> sentences;
+  gpu::waits_for_work() = true;
+  software_gpu::fail_call(0);
+  call();
+  const int calls = software_gpu::fail_call(0);
+  for (int n = 1; n <= calls; ++n) {
+    software_gpu::fail_work_of_call(n);
+    const std::string sentence = sentence_of(call);
+    INFO("call ", n, " of ", calls, ", ", software_gpu::failed_call());
+    CHECK(sentence.empty() == std::string(software_gpu::failed_call()).empty());
+    if (!sentence.empty()) sentences.push_back(sentence.substr(0, sentence.find(" needs ")));
+  }
+  software_gpu::fail_call(0);
+  gpu::waits_for_work() = false;
+  return sentences;
+}
+
+using Sentences = std::vector<std::string>;
+
+/// It issues work, as cuDNN does, and sees no failure of it.
+struct AnyCudnn {
+  bool takes(const gpu::CudnnCall&) const { return true; }
+  void run(cudaStream_t stream, const gpu::CudnnCall&, const gpu::CudnnOperands&, void* workspace) const {
+    cudaMemsetAsync(workspace, 0, 1, stream);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("where work is waited for, an error on the GPU of a copy, a product or a sort names it") {
+  CudaMemory on;
+  const cudaStream_t stream = gpu::stream_of(on);
+  const DeviceArray<double> x(4), y(4);
+  auto* const to = reinterpret_cast<std::byte*>(x.data());
+  const auto* const from = reinterpret_cast<const std::byte*>(y.data());
+  double host = 0;
+  CHECK(sentences_of_work([&] { on.zero(to, 32); }) == Sentences{"dspp: zero [rows 1, columns 32]"});
+  CHECK(sentences_of_work([&] { on.copy(to, from, 32); }) == Sentences{"dspp: copy [rows 1, columns 32]"});
+  CHECK(sentences_of_work([&] { on.from_host(to, &host, 8); }) == Sentences{"dspp: from_host [rows 1, columns 8]"});
+  CHECK(sentences_of_work([&] { on.to_host(&host, from, 8); }) ==
+        Sentences(2, "dspp: to_host [rows 1, columns 8]"));  // a value, and what checks found
+  CHECK(sentences_of_work([] { const CudaMemory other; }) == Sentences{"dspp: open [rows 0, columns 0]"});
+
+  const DeviceArray<float> a(6), b(8), c(12);
+  gpu::Blas blas;
+  const float* const no_bias = nullptr;
+  CHECK(sentences_of_work([&] {
+          gpu::blas_matmul<float>(blas, stream, 1, {.m = 3, .n = 4, .k = 2, .lda = 2, .ldb = 4, .ldc = 4}, a, b,
+                                  c.data(), Write::overwrite, no_bias);
+        }) == Sentences{"dspp: matmul [rows 3, columns 4]"});
+
+  const DeviceArray<std::int32_t> ids(std::vector<std::int32_t>{1, 0, 1}), positions(3), sorted_positions(3);
+  const DeviceArray<std::uint32_t> keys(3), sorted_keys(3);
+  const DeviceArray<float> dy(12), dw(8), parts(gpu::embedding_parts(3, 4));
+  const DeviceArray<std::uint8_t> workspace(gpu::embedding_workspace(3, 2), laws::to_256);
+  const gpu::EmbeddingScratch scratch{keys,  sorted_keys,      positions,       sorted_positions,
+                                      parts, workspace.data(), workspace.size()};
+  CHECK(sentences_of_work([&] {
+          gpu::embedding_backward<float>(stream, 3, 2, 4, dw.data(), Write::overwrite, dy, ids, 0, scratch);
+        }) == Sentences{"dspp: embedding_backward [rows 3, columns 4]", "dspp: embedding_backward [rows 3, columns 4]",
+                        "dspp: sort_pairs [rows 1, columns 3]", "dspp: embedding_backward [rows 3, columns 4]",
+                        "dspp: embedding_backward [rows 3, columns 4]"});
+}
+
+TEST_CASE("where work is waited for, an error of cuDNN's on the GPU names the pass of attention and its extents") {
+  const laws::TestStream stream;
+  const kernels::AttentionExtents at{2, 128, 3, 1, 64, {}};
+  const DeviceArray<bf16> q(at.batch * at.sequence * at.width()), kv(at.batch * at.sequence * 2 * at.kv_width());
+  const DeviceArray<float> sums(at.batch * at.heads * at.sequence);
+  const Size width = at.width(), kv_width = at.kv_width();
+  const auto of = gpu::attention_operands<bf16>(at, {}, {q, width}, {kv, 2 * kv_width}, {kv + kv_width, 2 * kv_width});
+  const DeviceArray<std::uint8_t> workspace(gpu::cudnn_slices(at).workspace_bytes(), laws::to_256);
+  AnyCudnn cudnn;
+  CHECK(sentences_of_work([&] {
+          CHECK(gpu::cudnn_attention<AnyCudnn, bf16>(cudnn, stream, of, {q, width}, sums, workspace.data()));
+        }) == Sentences{"dspp: attention [rows 256, columns 192]"});
+  CHECK(sentences_of_work([&] {
+          CHECK(gpu::cudnn_attention_backward<AnyCudnn, bf16>(
+              cudnn, stream, {of, {q, width}, {q, width}, sums}, {q, width}, {kv, 2 * kv_width},
+              {kv + kv_width, 2 * kv_width}, {workspace.data(), workspace.size()}));
+        }) == Sentences{"dspp: attention_vjp [rows 256, columns 192]"});
 }
 #endif

@@ -37,7 +37,10 @@ void fail_launch(int number);
 /// The n-th next call that can fail does, an allocation with cudaErrorMemoryAllocation and others with
 /// cudaErrorLaunchFailure; 0: none. Returns the calls since the last time it was asked.
 int fail_call(int number);
-/// The name of the call that failed since a failure was last asked for, or "".
+/// The same, but it is the work that the call issues which fails: it does nothing, nor does what its stream has after
+/// it, and the next wait gives cudaErrorLaunchFailure. A call that issues nothing does not fail.
+int fail_work_of_call(int number);
+/// The name of the call that failed, or whose work did, since a failure was last asked for, or "".
 const char* failed_call();
 /// Of this thread, the n-th next wait of a stream for an event does nothing; 0: all wait. Returns the thread's waits
 /// since the last time it was asked.
