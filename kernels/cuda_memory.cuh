@@ -20,8 +20,10 @@ inline cudaStream_t communication_stream_of(const CudaMemory& on) {
 inline void require_gpu(cudaError_t status) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // else a later call would give it again
+  const int rank = rank_of_thread();
   fail(ErrorCode::usage, std::string("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '") +
-                             cudaGetErrorString(status) + "'. See what nvidia-smi lists, or take Cpu.");
+                             cudaGetErrorString(status) + "'" + (rank < 0 ? "" : " to rank " + std::to_string(rank)) +
+                             ". See what nvidia-smi lists, or take Cpu.");
 }
 }  // namespace gpu
 
@@ -179,10 +181,19 @@ DSPP_CUDA_INLINE int CudaMemory::gpus() {
   return count;
 }
 
-DSPP_CUDA_INLINE int CudaMemory::use_gpu(int local_rank) {
-  const int gpu = local_rank % gpus();
-  gpu::check({"choose a GPU"}, cudaSetDevice(gpu));
-  return gpu;
+DSPP_CUDA_INLINE CudaThread::CudaThread(int rank, int local_rank) {
+  gpu::rank_of_thread() = rank;
+  try {
+    gpu_ = local_rank % CudaMemory::gpus();
+    gpu::check({"choose a GPU"}, cudaSetDevice(gpu_));
+  } catch (...) {
+    gpu::rank_of_thread() = -1;
+    throw;
+  }
+}
+
+DSPP_CUDA_INLINE CudaThread::~CudaThread() {
+  gpu::rank_of_thread() = -1;
 }
 
 DSPP_CUDA_INLINE std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {

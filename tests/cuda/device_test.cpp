@@ -2,6 +2,8 @@
 // labels: cuda
 #include <doctest/doctest.h>
 
+#include <thread>
+
 #include <kernels/arithmetic.cuh>
 #include <kernels/blas.cuh>
 #include <kernels/cuda_memory.cuh>
@@ -37,10 +39,38 @@ TEST_CASE("gpu::launch names the operation and its extents if CUDA refuses") {
   const std::string sentence = sentence_of([] {
     gpu::launch({"write_index", 3, 5}, write_index<float>, Size{1}, {2048}, nullptr, Size{0}, nullptr);
   });
-  CHECK(sentence.find("dspp: write_index [rows 3, columns 5] needs a GPU that runs it, but CUDA gives '") == 0);
+  CHECK(sentence.find("dspp: write_index [rows 3, columns 5; GPU 0] needs a GPU that runs it, but CUDA gives '") == 0);
   const std::string large = sentence_of(
       [] { gpu::launch({"write_index"}, write_index<float>, Size{1} << 31, {256}, nullptr, Size{0}, nullptr); });
   CHECK(large.find("'invalid argument'") != std::string::npos);
+}
+
+TEST_CASE("an error of CUDA names the rank and the GPU of its thread, while it is a rank's") {
+  const auto sentence = [] { return sentence_of([] { gpu::check({"fill", 1, 32}, cudaErrorInvalidValue); }); };
+  {
+    const CudaThread thread(3, 0);
+    CHECK(thread.gpu() == 0);
+    CHECK(sentence() ==
+          "dspp: fill [rows 1, columns 32; rank 3 on GPU 0] needs a GPU that runs it, but CUDA gives 'invalid "
+          "argument'. If it is the first failure, look at these extents; else at what ran before, which "
+          "DSPP_CUDA_SYNCHRONOUS=1 names.");
+  }
+  CHECK(sentence().find("dspp: fill [rows 1, columns 32; GPU 0] needs") == 0);
+#if !DSPP_HAS_NVCC()
+  software_gpu::set_gpus(3);
+  std::thread([&] {
+    const CudaThread thread(4, 4);
+    CHECK(sentence().find("dspp: fill [rows 1, columns 32; rank 4 on GPU 1] needs") == 0);
+  }).join();
+  software_gpu::set_gpus(1);
+  software_gpu::fail_call(1);
+  const std::string opening = sentence_of([] { CudaThread(2, 0); });
+  software_gpu::fail_call(0);
+  CHECK(opening ==
+        "dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives 'unspecified launch failure' to rank 2. See "
+        "what nvidia-smi lists, or take Cpu.");
+  CHECK(sentence().find("; GPU 0] needs") != std::string::npos);
+#endif
 }
 
 TEST_CASE("gpu::launch of no blocks does nothing, and of many writes all") {
@@ -86,7 +116,7 @@ std::vector<std::string> sentences_of_work(auto&& call) {
     const std::string sentence = sentence_of(call);
     INFO("call ", n, " of ", calls, ", ", software_gpu::failed_call());
     CHECK(sentence.empty() == std::string(software_gpu::failed_call()).empty());
-    if (!sentence.empty()) sentences.push_back(sentence.substr(0, sentence.find(" needs ")));
+    if (!sentence.empty()) sentences.push_back(sentence.substr(0, sentence.find("; GPU 0] needs ")) + "]");
   }
   software_gpu::fail_call(0);
   gpu::waits_for_work() = false;

@@ -132,7 +132,7 @@ TEST_CASE("processes exchange NCCL's id by TCP, and each joins with that of rank
         std::string said;
         try {
           NcclRank own(0, world.groups());
-          CHECK(own.gpu == world.rank());
+          CHECK(own.thread.gpu() == world.rank());
           own.groups(world.groups());
         } catch (const Error& error) {
           said = error.what();

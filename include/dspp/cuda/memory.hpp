@@ -82,8 +82,6 @@ class CudaMemory final : public MemorySource {
 
   /// The GPUs that this process sees.
   static int gpus();
-  /// Makes one of them the calling thread's: `local_rank`, or what remains of it modulo their number. Returns it.
-  static int use_gpu(int local_rank);
 
   /// Null: nobody watches.
   void watch(CudaWatcher* watcher);
@@ -112,6 +110,21 @@ class CudaMemory final : public MemorySource {
   std::vector<std::uint64_t> ranges_;  // under way, from the outermost
   std::uint64_t last_range_ = 0;
   bool reads_pageable_ = false;  // copies from the host may be under way when their call returns
+};
+
+/// Makes a GPU the calling thread's, and names the thread's rank in the sentences of errors of CUDA while it lives.
+class CudaThread {
+ public:
+  /// The GPU `local_rank`, or what remains of it modulo those that this process sees.
+  CudaThread(int rank, int local_rank);
+  ~CudaThread();
+  CudaThread(const CudaThread&) = delete;
+  CudaThread& operator=(const CudaThread&) = delete;
+
+  int gpu() const { return gpu_; }
+
+ private:
+  int gpu_ = 0;
 };
 
 }  // namespace dspp

@@ -22,7 +22,7 @@ namespace dspp {
 /// do if there are enough. Else the host's memory moves what they send.
 template <>
 struct DeviceRank<Cuda> {
-  int gpu;  // first: what follows is on it
+  CudaThread thread;  // first: what follows is on its GPU
   CudaMemory memory;
   Pool pool;
   AnyCommunicator host;
@@ -31,7 +31,9 @@ struct DeviceRank<Cuda> {
 #endif
 
   DeviceRank(Size limit_bytes, const RankGroups& of_host)
-      : gpu(CudaMemory::use_gpu(detail::rank_on_machine(of_host))), pool(limit_bytes, &memory), host(of_host.world) {}
+      : thread(of_host.world.rank(), detail::rank_on_machine(of_host)),
+        pool(limit_bytes, &memory),
+        host(of_host.world) {}
   Groups<Cuda> groups(const RankGroups& of_host) {
 #if DSPP_HAS_NCCL()
     const bool shared = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() < of_host.world.size();
