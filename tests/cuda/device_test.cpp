@@ -85,6 +85,47 @@ TEST_CASE("gpu::launch of no blocks does nothing, and of many writes all") {
 }
 
 #if !DSPP_HAS_NVCC()
+TEST_CASE("a GPU that cannot run the program's kernels is one sentence before the first of them") {
+  const auto before = software_gpu::live();
+  const auto opening = [] {
+    return sentence_of([] {
+      const CudaThread thread(2, 0);
+      const CudaMemory memory;
+    });
+  };
+  software_gpu::set_gpu_kind(0, {"Tesla T4", 7, 5});
+  software_gpu::refuse("cudaFuncGetAttributes", cudaErrorNoKernelImageForDevice);
+  CHECK(opening() ==
+        "dspp: Cuda needs kernels for Tesla T4 of compute capability 7.5 (rank 2 on GPU 0), but this program has none "
+        "that it takes: CUDA gives 'no kernel image is available for execution on the device'. Take a GPU of compute "
+        "capability 8.0 or later, or Cpu.");
+  software_gpu::set_gpu_kind(0, {"NVIDIA A100-SXM4-40GB", 8, 0});
+  CHECK(opening().find("'. Compile with CMAKE_CUDA_ARCHITECTURES=80, or nvcc -arch=sm_80.") != std::string::npos);
+  software_gpu::refuse("cudaFuncGetAttributes", cudaErrorUnsupportedPtxVersion);
+  CHECK(opening().find("'. Update the driver, or compile with CMAKE_CUDA_ARCHITECTURES=80, or nvcc -arch=sm_80.") !=
+        std::string::npos);
+  software_gpu::refuse("", cudaSuccess);
+  software_gpu::set_gpu_kind(0, {});
+  CHECK(opening().empty());
+  CHECK(software_gpu::live() == before);
+}
+
+TEST_CASE("a driver that is older than the program's CUDA, and none, are one sentence each") {
+  const auto opening = [](int rank) { return sentence_of([rank] { const CudaThread thread(rank, 0); }); };
+  software_gpu::refuse("cudaGetDeviceCount", cudaErrorInsufficientDriver);
+  software_gpu::set_driver(12040);
+  CHECK(opening(1) ==
+        "dspp: Cuda needs a driver for CUDA 13.0, with which this program was made, but that of rank 1 is for CUDA "
+        "12.4. Update the driver, or compile with a toolkit that is not newer than it.");
+  CHECK(sentence_of([] { CudaMemory::gpus(); }).find("but that of this machine is for CUDA 12.4.") !=
+        std::string::npos);
+  software_gpu::set_driver(0);
+  CHECK(opening(1).find("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives 'CUDA driver version") == 0);
+  software_gpu::set_driver(13000);
+  software_gpu::refuse("", cudaSuccess);
+  CHECK(opening(1).empty());
+}
+
 namespace {
 
 __global__ void diverging_kernel(int at) {

@@ -139,6 +139,33 @@ TEST_CASE("whichever CUDA call of a training fails, its sentence names the opera
   CHECK(train_once() == expected);
 }
 
+TEST_CASE("ranks on unlike GPUs are one sentence before the first step, and on like ones train") {
+  const auto sentence_of_two = [] {
+    try {
+      run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [](World<P>& world) {
+        Engine engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, EngineConfig{});
+        const auto batch = batch_of<Cuda>(world.memory(), 0, world.data_rank(), 1, 4, 13);
+        auto loss = engine.forward(batch);
+        engine.backward(loss);
+        const StepReport report = engine.step();
+        CHECK(report.loss > 0);
+      });
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  software_gpu::set_gpus(2);
+  CHECK(sentence_of_two() == "");
+  software_gpu::set_gpu_kind(1, {"NVIDIA A100-SXM4-40GB", 8, 0});
+  CHECK(sentence_of_two() ==
+        "dspp: Cuda needs GPUs of one kind on all ranks, but rank 0 has GPU in software of compute capability 9.0 with "
+        "2 multiprocessors and rank 1 NVIDIA A100-SXM4-40GB of compute capability 8.0 with 2 multiprocessors. Choose "
+        "them by CUDA_VISIBLE_DEVICES, or start the ranks on machines alike.");
+  software_gpu::set_gpu_kind(1, {});
+  software_gpu::set_gpus(1);
+}
+
 TEST_CASE("where work is waited for, what fails on the GPU in a step has the sentence of a call that is refused") {
   gpu::waits_for_work() = true;
   const Run expected = train_once();

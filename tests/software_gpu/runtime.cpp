@@ -59,6 +59,10 @@ struct Device {
   bool work_fails = false;  // that of failing_call, not the call
   cudaError_t late = cudaSuccess;
   const char* failed_call = "";
+  std::map<int, GpuKind> kinds;
+  std::string refused;  // the name of a call
+  cudaError_t refusal = cudaSuccess;
+  int driver = 13000;
   std::map<const void*, std::size_t> shared_bytes;  // that kernels may have
 };
 
@@ -256,6 +260,19 @@ void set_gpus(int count) {
   device().gpus = count;
 }
 
+void set_gpu_kind(int gpu, GpuKind kind) {
+  const auto mine = turn();
+  device().kinds[gpu] = kind;
+}
+void refuse(const char* call, cudaError_t status) {
+  const auto mine = turn();
+  device().refused = call, device().refusal = status;
+}
+void set_driver(int version) {
+  const auto mine = turn();
+  device().driver = version;
+}
+
 void fail_launch(int number) {
   const auto mine = turn();
   device().fails_after = number;
@@ -343,12 +360,25 @@ Live live() {
 
 using namespace dspp::software_gpu;
 
+namespace {
+/// What a call gives that does not fail otherwise.
+cudaError_t status_of(const char* call) {
+  const auto mine = turn();
+  if (device().refused == call) return device().refusal;
+  return call_fails(call) ? cudaErrorLaunchFailure : cudaSuccess;
+}
+}  // namespace
+
 const char* cudaGetErrorString(cudaError_t status) {
   switch (status) {
     case cudaSuccess: return "no error";
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorInvalidDeviceFunction: return "invalid device function";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
+    case cudaErrorUnsupportedPtxVersion: return "the provided PTX was compiled with an unsupported toolchain.";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
@@ -368,7 +398,7 @@ cudaError_t cudaGetDevice(int* gpu) {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   const auto mine = turn();
-  if (call_fails("cudaGetDeviceCount")) return cudaErrorLaunchFailure;
+  if (const cudaError_t status = status_of("cudaGetDeviceCount"); status != cudaSuccess) return status;
   *count = device().gpus;
   return cudaSuccess;
 }
@@ -384,6 +414,31 @@ cudaError_t cudaSetDevice(int gpu) {
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int gpu) {
   if (call_fails("cudaDeviceGetPCIBusId")) return cudaErrorLaunchFailure;
   std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", static_cast<unsigned>(gpu + 1));
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int gpu) {
+  const auto mine = turn();
+  if (call_fails("cudaGetDeviceProperties")) return cudaErrorLaunchFailure;
+  const GpuKind kind = device().kinds[gpu];
+  std::snprintf(of->name, sizeof of->name, "%s", kind.name);
+  of->major = kind.major, of->minor = kind.minor, of->multiProcessorCount = 2;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* of, const void*) {
+  of->numRegs = 32;
+  return status_of("cudaFuncGetAttributes");
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  const auto mine = turn();
+  *version = device().driver;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
   return cudaSuccess;
 }
 

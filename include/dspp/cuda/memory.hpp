@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,7 +44,8 @@ class CudaWatcher {
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
 /// (kernels/blas.cuh) and CUDA's context take, and what measures a product for a moment, is not counted.
 ///
-/// Throws   Error(usage) where CUDA opens no GPU, Error(state) with CUDA's word if a later call fails
+/// Throws   Error(usage) where CUDA opens no GPU, or one for which the program has no kernels; Error(state) with CUDA's
+///          word if a later call fails
 ///
 /// Used by the rank's thread only. Members are defined in kernels/cuda_memory.cuh, and in dspp::cuda.
 class CudaMemory final : public MemorySource {
@@ -82,6 +84,8 @@ class CudaMemory final : public MemorySource {
 
   /// The GPUs that this process sees.
   static int gpus();
+  /// "NVIDIA H100 80GB HBM3 of compute capability 9.0 with 132 multiprocessors"
+  static std::string kind_of(int gpu);
 
   /// Null: nobody watches.
   void watch(CudaWatcher* watcher);

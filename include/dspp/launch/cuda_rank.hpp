@@ -6,6 +6,7 @@
 
 #include <dspp/comm/threads/threads.hpp>
 #include <dspp/cuda/device.hpp>
+#include <dspp/cuda/like_gpus.hpp>
 #include <dspp/cuda/threads.hpp>
 #include <dspp/launch/device_rank.hpp>
 #include <dspp/launch/nccl_choice.hpp>
@@ -43,6 +44,8 @@ struct DeviceRank<Cuda> {
       return {all.world, all.replicas, all.along};
     }
 #endif
+    const bool has_one_gpu = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() == 1;
+    if (of_host.world.size() > 1 && !has_one_gpu) detail::require_like_gpus(of_host.world, thread.gpu());
     Groups<Cuda> groups{on_device(of_host.world), on_device(of_host.replicas)};
     for (Axis axis : all_axes) groups.along[axis] = on_device(of_host[axis]);
     return groups;
