@@ -92,10 +92,10 @@ constexpr bool is_worth_measuring(const BlasProduct& p) {
 
 inline void check_blas(const Work& work, cublasStatus_t status) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail(ErrorCode::state, std::string("dspp: ") + work.operation + " [rows " + std::to_string(work.rows) + ", columns " +
-                             std::to_string(work.columns) + "] needs cuBLASLt to compute it, but it says '" +
+  fail(ErrorCode::state, "dspp: " + name_of(work) + " needs cuBLASLt to compute it, but it says '" +
                              cublasLtGetStatusString(status) +
-                             "'. If it is the first failure, look at these extents; else at what ran before.");
+                             "'. If it is the first failure, look at these extents; else at what ran before, which "
+                             "DSPP_CUDA_SYNCHRONOUS=1 names.");
 }
 
 /// cuBLASLt's handle, and what is known of each product.
@@ -124,6 +124,7 @@ class Blas {
     if (!known.is_supported) return false;
     if (!known.candidates.empty() && !is_capturing(work, stream)) measure(work, stream, known, p, at);
     check_blas(work, issue(work, stream, known, known.algorithm, p, at));
+    check_issued(work, stream, cudaSuccess);
     return true;
   }
 
@@ -306,7 +307,7 @@ class Blas {
   explicit Blas(const std::function<void()>& = {}, MeasuredProducts = MeasuredProducts::no) {}
 
   bool multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const BlasOperands& at) {
-    check(work, software_gpu::blas_multiply(stream, p, at));
+    check_issued(work, stream, software_gpu::blas_multiply(stream, p, at));
     return true;
   }
 };

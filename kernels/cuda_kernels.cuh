@@ -2,11 +2,8 @@
 /// The kernels that dspp/cuda/kernels.hpp declares: each calls its launcher.
 #pragma once
 
-#include <vector>
-
 #include <dspp/cuda/device.hpp>
 #include <dspp/ops/cpu/require.hpp>
-#include <dspp/ops/cpu/rotary.hpp>
 #include <kernels/add_bias.cuh>
 #include <kernels/attention_choice.cuh>
 #include <kernels/blas.cuh>
@@ -29,6 +26,7 @@
 #include <kernels/pointwise.cuh>
 #include <kernels/rms_norm.cuh>
 #include <kernels/rotary.cuh>
+#include <kernels/rotary_table.cuh>
 #include <kernels/select.cuh>
 #include <kernels/softmax.cuh>
 #include <kernels/squared_norm.cuh>
@@ -250,9 +248,7 @@ void Kernel<kernels::SwigluVjp<T>, Cuda>::run(CudaMemory& on, Size rows, Size n,
 DSPP_CUDA_INLINE void Kernel<kernels::RotaryTable<float>, Cuda>::run(CudaMemory& on, Size first, Size count,
                                                                      Size head_dim, double theta,
                                                                      const RopeScaling& scaling, float* table) {
-  std::vector<float> on_host(static_cast<std::size_t>(count * head_dim));
-  Kernel<kernels::RotaryTable<float>, Cpu>::run(first, count, head_dim, theta, scaling, on_host.data());
-  on.from_host(reinterpret_cast<std::byte*>(table), on_host.data(), count * head_dim * Size{sizeof(float)});
+  gpu::rotary_table(gpu::stream_of(on), first, count, head_dim, theta, scaling, table);
 }
 template <class T>
 void Kernel<kernels::Rotary<T>, Cuda>::run(CudaMemory& on, const kernels::RotaryExtents& at, T* y, const T* x,

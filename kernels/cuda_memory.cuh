@@ -18,11 +18,54 @@ inline cudaStream_t stream_of(const CudaMemory& on) {
 inline cudaStream_t communication_stream_of(const CudaMemory& on) {
   return static_cast<cudaStream_t>(on.communication_stream());
 }
+/// "13.0"
+inline std::string cuda_version_name(int code) {
+  return std::to_string(code / 1000) + "." + std::to_string(code % 1000 / 10);
+}
+
+/// Throws   Error(usage) if CUDA opens no GPU, with what is to be done about it
 inline void require_gpu(cudaError_t status) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // else a later call would give it again
+  const int rank = rank_of_thread();
+  int driver = 0, runtime = 0;
+  const bool is_old = status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+                      cudaRuntimeGetVersion(&runtime) == cudaSuccess && driver > 0;  // 0: there is none
+  if (is_old)
+    fail(ErrorCode::usage, "dspp: Cuda needs a driver for CUDA " + cuda_version_name(runtime) +
+                               ", with which this program was made, but that of " +
+                               (rank < 0 ? "this machine" : "rank " + std::to_string(rank)) + " is for CUDA " +
+                               cuda_version_name(driver) +
+                               ". Update the driver, or compile with a toolkit that is not newer than it.");
   fail(ErrorCode::usage, std::string("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '") +
-                             cudaGetErrorString(status) + "'. See what nvidia-smi lists, or take Cpu.");
+                             cudaGetErrorString(status) + "'" + (rank < 0 ? "" : " to rank " + std::to_string(rank)) +
+                             ". See what nvidia-smi lists, or take Cpu.");
+}
+
+/// Does nothing. Whether CUDA can load it says whether the program has kernels for the GPU.
+struct Nothing {
+  __device__ void operator()() const {}
+};
+
+/// Throws   Error(usage) if the program has no kernels that the GPU and its driver take
+inline void require_kernels(int gpu) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(once_kernel<Nothing>));
+  const bool is_driver = status == cudaErrorUnsupportedPtxVersion;
+  if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction && !is_driver)
+    return check({"open"}, status);
+  cudaGetLastError();  // else a later call would give it again
+  cudaDeviceProp of{};
+  check({"open"}, cudaGetDeviceProperties(&of, gpu));
+  const std::string architecture = std::to_string(of.major * 10 + of.minor);
+  const std::string to_do = of.major < 8 ? "Take a GPU of compute capability 8.0 or later, or Cpu."
+                                         : (is_driver ? "Update the driver, or compile" : "Compile") +
+                                               std::string(" with ") + "CMAKE_CUDA_ARCHITECTURES=" + architecture +
+                                               ", or nvcc -arch=sm_" + architecture + ".";
+  fail(ErrorCode::usage, std::string("dspp: Cuda needs kernels for ") + of.name + " of compute capability " +
+                             std::to_string(of.major) + "." + std::to_string(of.minor) + " (" + place_of_thread() +
+                             "), but this program has none that it takes: CUDA gives '" + cudaGetErrorString(status) +
+                             "'. " + to_do);
 }
 }  // namespace gpu
 
@@ -40,9 +83,10 @@ DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
     scratch_ = static_cast<double*>(memory) + 16;
     int device = 0, reads_pageable = 0;
     gpu::check(work, cudaGetDevice(&device));
+    gpu::require_kernels(device);
     gpu::check(work, cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, device));
     reads_pageable_ = reads_pageable != 0;
-    gpu::check(work, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
+    gpu::check_issued(work, stream, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
   } catch (...) {
     close();
     throw;
@@ -97,19 +141,22 @@ DSPP_CUDA_INLINE void CudaMemory::fill(std::byte* data, Size bytes, unsigned cha
 }
 
 DSPP_CUDA_INLINE void CudaMemory::zero(std::byte* to, Size bytes) {
-  gpu::check({"zero", 1, bytes}, cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), gpu::stream_of(*this)));
+  const cudaStream_t stream = gpu::stream_of(*this);
+  gpu::check_issued({"zero", 1, bytes}, stream, cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), stream));
 }
 
 DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
-  gpu::check({"copy", 1, bytes}, cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
-                                                 gpu::stream_of(*this)));
+  const cudaStream_t stream = gpu::stream_of(*this);
+  gpu::check_issued({"copy", 1, bytes}, stream,
+                    cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
 }
 
 DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
   const gpu::Work work{"from_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   if (watcher_) watcher_->wait();  // the copy may wait for the stream, and so for other ranks, without being watched
-  gpu::check(work, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
+  gpu::check_issued(work, stream,
+                    cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
   if (reads_pageable_) synchronize();  // else the host's bytes were taken at the call
 }
 
@@ -119,8 +166,9 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   CudaFault found;
   try {
     if (watcher_) watcher_->wait();
-    gpu::check(work, cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
-    gpu::check(work, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
+    gpu::check_issued(work, stream,
+                      cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+    gpu::check_issued(work, stream, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
     synchronize();
   } catch (...) {
     if (watcher_) watcher_->become_idle();  // else the next may wait for other ranks
@@ -130,7 +178,7 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   const auto checks = std::move(checks_);
   checks_.clear();
   if (found.check == 0) return;
-  gpu::check(work, cudaMemsetAsync(fault_, 0, sizeof found, stream));
+  gpu::check_issued(work, stream, cudaMemsetAsync(fault_, 0, sizeof found, stream));
   checks[static_cast<std::size_t>(found.check - 1)](found);
 }
 
@@ -176,10 +224,26 @@ DSPP_CUDA_INLINE int CudaMemory::gpus() {
   return count;
 }
 
-DSPP_CUDA_INLINE int CudaMemory::use_gpu(int local_rank) {
-  const int gpu = local_rank % gpus();
-  gpu::check({"choose a GPU"}, cudaSetDevice(gpu));
-  return gpu;
+DSPP_CUDA_INLINE std::string CudaMemory::kind_of(int gpu) {
+  cudaDeviceProp of{};
+  gpu::check({"open"}, cudaGetDeviceProperties(&of, gpu));
+  return std::string(of.name) + " of compute capability " + std::to_string(of.major) + "." + std::to_string(of.minor) +
+         " with " + std::to_string(of.multiProcessorCount) + " multiprocessors";
+}
+
+DSPP_CUDA_INLINE CudaThread::CudaThread(int rank, int local_rank) {
+  gpu::rank_of_thread() = rank;
+  try {
+    gpu_ = local_rank % CudaMemory::gpus();
+    gpu::check({"choose a GPU"}, cudaSetDevice(gpu_));
+  } catch (...) {
+    gpu::rank_of_thread() = -1;
+    throw;
+  }
+}
+
+DSPP_CUDA_INLINE CudaThread::~CudaThread() {
+  gpu::rank_of_thread() = -1;
 }
 
 DSPP_CUDA_INLINE Size CudaMemory::free_bytes(int gpu) {

@@ -105,6 +105,7 @@ bool cudnn_attention(Cudnn& cudnn, cudaStream_t stream, const AttentionOperands<
   operands.q = of.q.base, operands.k = of.k.base, operands.v = of.v.base;
   operands.y = y.base, operands.log_sum_exp = log_sum_exp;
   cudnn.run(stream, call, operands, workspace);
+  check_issued({"attention", call.samples * call.sequence, call.heads * call.head_dim}, stream, cudaSuccess);
   return true;
 }
 
@@ -146,6 +147,7 @@ bool cudnn_attention_backward(Cudnn& cudnn, cudaStream_t stream, const Attention
     operands.dq = part(dq, first), operands.dk = part(dk, h), operands.dv = part(dv, h);
     operands.log_sum_exp = const_cast<float*>(from.log_sum_exp) + (b * at.heads + first) * at.sequence;
     cudnn.run(stream, slice, operands, workspace.data);
+    check_issued({"attention_vjp", slice.samples * slice.sequence, slice.heads * slice.head_dim}, stream, cudaSuccess);
     return true;
   });
 }

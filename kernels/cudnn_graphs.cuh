@@ -20,12 +20,13 @@ namespace detail {
 inline void require_cudnn(bool good, const std::string& what, const std::string& says) {
   if (!good)
     fail(ErrorCode::state, "dspp: " + what + " needs cuDNN to compute it, but it says '" + says +
-                               "'. If it is the first failure, look at these extents; else at what ran before.");
+                               "'. If it is the first failure, look at these extents; else at what ran before, which "
+                               "DSPP_CUDA_SYNCHRONOUS=1 names.");
 }
 inline std::string name_of(const CudnnCall& call) {
   return std::string(call.is_backward() ? "attention_vjp" : "attention") + " [samples " + std::to_string(call.samples) +
          ", sequence " + std::to_string(call.sequence) + ", heads " + std::to_string(call.heads) + " of " +
-         std::to_string(call.head_dim) + "]";
+         std::to_string(call.head_dim) + "; " + place_of_thread() + "]";
 }
 }  // namespace detail
 
@@ -34,7 +35,8 @@ struct CudnnAttention::Handle {
 
   Handle() {
     const cudnnStatus_t status = cudnnCreate(&cudnn);
-    detail::require_cudnn(status == CUDNN_STATUS_SUCCESS, "attention", cudnnGetErrorString(status));
+    detail::require_cudnn(status == CUDNN_STATUS_SUCCESS, "attention [" + place_of_thread() + "]",
+                          cudnnGetErrorString(status));
   }
   ~Handle() { cudnnDestroy(cudnn); }
   Handle(const Handle&) = delete;

@@ -37,6 +37,30 @@ struct Work {
   Size rows = 0, columns = 0;
 };
 
+/// The rank that the calling thread is, for the sentence of an error; -1: none. CudaThread sets it.
+inline int& rank_of_thread() {
+  static thread_local int rank = -1;
+  return rank;
+}
+
+/// "rank 2 on GPU 0", or what of it there is.
+inline std::string place_of_thread() {
+  const int rank = rank_of_thread();
+  std::string place = rank < 0 ? "" : "rank " + std::to_string(rank);
+  int gpu = 0;
+  if (cudaGetDevice(&gpu) == cudaSuccess)
+    place += (place.empty() ? "GPU " : " on GPU ") + std::to_string(gpu);
+  else
+    cudaGetLastError();  // else a later call would give it again
+  return place;
+}
+
+/// "layer_norm [rows 3, columns 5; rank 2 on GPU 0]"
+inline std::string name_of(const Work& work, const std::string& place = place_of_thread()) {
+  return std::string(work.operation) + " [rows " + std::to_string(work.rows) + ", columns " +
+         std::to_string(work.columns) + (place.empty() ? "" : "; ") + place + "]";
+}
+
 /// A range of the calling thread in the timelines of NVTX; without its header there are none.
 inline void push_range([[maybe_unused]] const char* text) {
 #ifndef DSPP_WITHOUT_NVTX
@@ -51,14 +75,15 @@ inline void pop_range() {
 
 inline constexpr Size most_blocks = 2147483647;  // of a grid's x
 
-/// Throws   Error(state): "dspp: layer_norm [rows 3, columns 5] needs ..., but CUDA gives 'out of memory'. ..."
+/// Throws   Error(state): "dspp: layer_norm [rows 3, columns 5; rank 2 on GPU 0] needs a GPU that runs it, but CUDA
+///          gives 'unspecified launch failure'. ..."
 inline void check(const Work& work, cudaError_t status) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // else a later call would give it again
-  fail(ErrorCode::state, std::string("dspp: ") + work.operation + " [rows " + std::to_string(work.rows) + ", columns " +
-                             std::to_string(work.columns) + "] needs a GPU that runs it, but CUDA gives '" +
+  fail(ErrorCode::state, "dspp: " + name_of(work) + " needs a GPU that runs it, but CUDA gives '" +
                              cudaGetErrorString(status) +
-                             "'. If it is the first failure, look at these extents; else at what ran before.");
+                             "'. If it is the first failure, look at these extents; else at what ran before, which "
+                             "DSPP_CUDA_SYNCHRONOUS=1 names.");
 }
 
 /// For kernels that count with 32 bits.
@@ -67,19 +92,26 @@ inline void check(const Work& work, cudaError_t status) {
 inline void require_32_bits(const Work& work) {
   constexpr Size most = 2147483647;
   if (work.rows <= most && work.columns <= most) return;
-  fail(ErrorCode::usage, std::string("dspp: ") + work.operation + " [rows " + std::to_string(work.rows) + ", columns " +
-                             std::to_string(work.columns) +
-                             "] needs extents below 2^31. Split the rows, or the columns over tensor ranks.");
+  fail(ErrorCode::usage,
+       "dspp: " + name_of(work, "") + " needs extents below 2^31. Split the rows, or the columns over tensor ranks.");
 }
 
-/// Whether each launch is waited for, so that an error of a kernel is named where it began: DSPP_CUDA_SYNCHRONOUS=1 in
+/// Whether all work is waited for where it is issued, so that an error of it is named there: DSPP_CUDA_SYNCHRONOUS=1 in
 /// the environment.
-inline bool& waits_for_launches() {
+inline bool& waits_for_work() {
   static bool waits = [] {
     const char* const value = std::getenv("DSPP_CUDA_SYNCHRONOUS");
     return value != nullptr && std::string(value) == "1";
   }();
   return waits;
+}
+
+/// For the status of a call that has issued work to the stream.
+///
+/// Throws   Error(state) as check(), where work is waited for also if it fails when it runs
+inline void check_issued(const Work& work, cudaStream_t stream, cudaError_t status) {
+  check(work, status);
+  if (waits_for_work()) check(work, cudaStreamSynchronize(stream));
 }
 
 /// Launches `blocks` blocks on `stream`; none is a launch that does nothing.
@@ -98,8 +130,7 @@ void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cu
   c.blockDim = dim3(static_cast<unsigned>(block.x), static_cast<unsigned>(block.y));
   c.dynamicSmemBytes = static_cast<std::size_t>(block.shared_bytes);
   c.stream = stream;
-  check(work, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
-  if (waits_for_launches()) check(work, cudaStreamSynchronize(stream));
+  check_issued(work, stream, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
 }
 
 /// What Block::shared_bytes asked for, at a multiple of 32 bytes.

@@ -2,6 +2,7 @@
 /// The members of Nccl and NcclWorld, with NCCL's library (-lnccl), or its twin on the GPU in software.
 #pragma once
 
+#include <dspp/cuda/like_gpus.hpp>
 #include <kernels/nccl_group.cuh>
 #include <kernels/nccl_host.cuh>
 
@@ -13,6 +14,7 @@ namespace detail {
 struct NcclCard {
   std::int32_t library = 0, node = 0;
   std::array<char, 24> gpu{};  ///< its place on the bus
+  GpuKind kind{};
 };
 
 /// "2.28.9"
@@ -40,6 +42,7 @@ inline std::vector<NcclCard> nccl_cards(HostGroup& world, const NodePlace& place
   int gpu = 0;
   gpu::check({"find NCCL's GPU"}, cudaGetDevice(&gpu));
   gpu::check({"find NCCL's GPU"}, cudaDeviceGetPCIBusId(own.gpu.data(), static_cast<int>(own.gpu.size()), gpu));
+  own.kind = kind_of_gpu(gpu);
   std::vector<NcclCard> cards(static_cast<std::size_t>(world.size()));
   constexpr Size bytes = sizeof(NcclCard);
   all_gather(world.communicator(), ConstBuffer(&own, bytes, ElementType::u8),
@@ -63,6 +66,9 @@ inline void check_nccl_cards(const std::vector<NcclCard>& cards) {
                  " of one machine. Start as many ranks there as it has GPUs; ranks that are threads "
                  "of one process can share one without NCCL.");
   }
+  std::vector<GpuKind> kinds;
+  for (const NcclCard& card : cards) kinds.push_back(card.kind);
+  require_like_gpus(kinds);
 }
 
 /// The world's communicator.

@@ -85,7 +85,7 @@ class ProductProbe {
     at_.first = place(first), at_.second = place(second), at_.result = place(result);
     if (at.before != nullptr) at_.before = place(before);
     if (at.bias != nullptr) at_.bias = place(bias);
-    check(work, cudaMemsetAsync(memory_.get(), 0, static_cast<std::size_t>(size_), stream));
+    check_issued(work, stream, cudaMemsetAsync(memory_.get(), 0, static_cast<std::size_t>(size_), stream));
     fill(ProbeOperand::first, p.operands, place(first), p.ld_first, p.transposes_first ? p.rows : p.depth,
          p.transposes_first);
     fill(ProbeOperand::second, p.operands, place(second), p.ld_second, p.transposes_second ? p.depth : p.columns,

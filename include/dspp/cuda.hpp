@@ -6,5 +6,6 @@
 #include <dspp/cuda/extents.hpp>
 #include <dspp/cuda/kernels.hpp>
 #include <dspp/cuda/library.hpp>
+#include <dspp/cuda/like_gpus.hpp>
 #include <dspp/cuda/memory.hpp>
 #include <dspp/cuda/nccl.hpp>

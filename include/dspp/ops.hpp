@@ -30,6 +30,7 @@
 #include <dspp/ops/rms_norm.hpp>
 #include <dspp/ops/rope_scaling.hpp>
 #include <dspp/ops/rotary.hpp>
+#include <dspp/ops/rotary_turn.hpp>
 #include <dspp/ops/select.hpp>
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/softmax.hpp>

@@ -4,6 +4,7 @@
 
 #include <dspp/ops/cpu/rotary.hpp>
 #include <kernels/rotary.cuh>
+#include <kernels/rotary_table.cuh>
 
 #include <laws/device_array.hpp>
 
@@ -45,7 +46,40 @@ void check_cases() {
   check_case<T>({.rows = 0, .sequence = 5, .columns = 64, .rotated = 64, .head_dim = 64}, 0, random);
 }
 
+/// The Cpu's bits in software. A GPU's sines differ in the last places of f64, and few f32 values by a unit.
+void check_table(Size first, Size count, Size head_dim, const RopeScaling& scaling) {
+  INFO("first ", first, ", count ", count, ", head_dim ", head_dim, ", kind ", static_cast<int>(scaling.kind));
+  std::vector<float> expected(count * head_dim);
+  Kernel<kernels::RotaryTable<float>, Cpu>::run(first, count, head_dim, 10000.0, scaling, expected.data());
+  const laws::TestStream stream;
+  const DeviceArray<float> table(count * head_dim);
+#if !DSPP_HAS_NVCC()
+  software_gpu::fail_call(0);
+  gpu::rotary_table<float>(stream, first, count, head_dim, 10000.0, scaling, table);
+  const Size launches = count == 0 ? 0 : gpu::blocks_for(head_dim / 2, gpu::pairs_of_launch);
+  CHECK(software_gpu::fail_call(0) == launches);  // and nothing else
+  CHECK(table.read(stream) == expected);
+#else
+  gpu::rotary_table<float>(stream, first, count, head_dim, 10000.0, scaling, table);
+  const auto got = table.read(stream);
+  for (Size i = 0; i < count * head_dim; ++i) CHECK(std::abs(got[i] - expected[i]) <= 0x1p-23f);
+#endif
+}
+
 }  // namespace
+
+TEST_CASE("gpu::rotary_table has the Cpu's bits, without a copy or a wait") {
+  check_table(0, 70, 16, {});
+  check_table(5, 0, 16, {});
+  check_table(31, 2, 2, {});
+  check_table(1000, 1090, 24, {});  // positions of two blocks
+  check_table(100003, 40, 64, {});
+  check_table(3, 9, 2 * (gpu::pairs_of_launch + 3), {});
+  check_table(0, 64, 16, {.kind = RopeKind::linear, .factor = 4});
+  check_table(7, 64, 16, {.kind = RopeKind::dynamic, .factor = 2, .original_sequence = 40});
+  check_table(7, 64, 16, {.kind = RopeKind::llama3, .factor = 8, .original_sequence = 32});
+  check_table(7, 64, 16, {.kind = RopeKind::yarn, .factor = 4, .original_sequence = 32});
+}
 
 TEST_CASE("gpu::rotary agrees with f64 on the Cpu, f32") {
   check_cases<float>();

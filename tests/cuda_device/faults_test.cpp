@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA calls that fail in mid-training, and values that a GPU finds wrong.
 // labels: cuda
+#include <set>
+
 #include <kernels/cuda_memory.cuh>
 
 #include <dspp/launch/cuda_rank.hpp>
@@ -68,14 +70,17 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-/// One step of a tiny Gpt. Of one part, the n-th call fails; 0: none.
-Run train_once(int part = opening, int n = 0) {
+/// One step of a tiny Gpt. Of one part, the n-th call fails, or the work that it issues; 0: none.
+Run train_once(int part = opening, int n = 0, bool is_late = false) {
   constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 2, .vocabulary = 13, .sequence = 4};
   Run run;
-  const auto end = [&](int ended) {
-    run.calls[static_cast<std::size_t>(ended)] = software_gpu::fail_call(ended + 1 == part ? n : 0);
+  const auto fail_call = [&](int number) {
+    return is_late ? software_gpu::fail_work_of_call(number) : software_gpu::fail_call(number);
   };
-  software_gpu::fail_call(part == opening ? n : 0);
+  const auto end = [&](int ended) {
+    run.calls[static_cast<std::size_t>(ended)] = fail_call(ended + 1 == part ? n : 0);
+  };
+  fail_call(part == opening ? n : 0);
   run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     Engine engine(world, Gpt<P>(tiny), AdamW{}, BatchSizes{}, EngineConfig{});
     const auto batch = batch_of<Cuda>(world.memory(), 0, 0, 1, 4, 13);
@@ -92,13 +97,14 @@ Run train_once(int part = opening, int n = 0) {
   return run;
 }
 
-/// "dspp: layer_norm [rows 4, columns 8] needs a GPU that runs it, but CUDA gives 'unspecified launch failure'. ...",
+/// "dspp: layer_norm [rows 4, columns 8; rank 0 on GPU 0] needs a GPU that runs it, but CUDA gives '...'. ...",
 /// or the Pool's map of a use of memory.
 bool names_operation(const std::string& sentence) {
   if (sentence.rfind("dspp: a Pool needs ", 0) == 0) return sentence.find(" more for ") != std::string::npos;
-  if (sentence.rfind("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '", 0) == 0) return true;
+  if (sentence.rfind("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '", 0) == 0)
+    return sentence.find("' to rank 0. ") != std::string::npos;
   return sentence.rfind("dspp: ", 0) == 0 && sentence.find(" [rows ") > 6 &&
-         sentence.find("] needs a GPU that runs it, but CUDA gives '") != std::string::npos;
+         sentence.find("; rank 0 on GPU 0] needs a GPU that runs it, but CUDA gives '") != std::string::npos;
 }
 
 }  // namespace
@@ -131,6 +137,59 @@ TEST_CASE("whichever CUDA call of a training fails, its sentence names the opera
       if (n % 20 == 0) CHECK(train_once() == expected);
     }
   CHECK(train_once() == expected);
+}
+
+TEST_CASE("ranks on unlike GPUs are one sentence before the first step, and on like ones train") {
+  const auto sentence_of_two = [] {
+    try {
+      run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [](World<P>& world) {
+        Engine engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, EngineConfig{});
+        const auto batch = batch_of<Cuda>(world.memory(), 0, world.data_rank(), 1, 4, 13);
+        auto loss = engine.forward(batch);
+        engine.backward(loss);
+        const StepReport report = engine.step();
+        CHECK(report.loss > 0);
+      });
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  software_gpu::set_gpus(2);
+  CHECK(sentence_of_two() == "");
+  software_gpu::set_gpu_kind(1, {"NVIDIA A100-SXM4-40GB", 8, 0});
+  CHECK(sentence_of_two() ==
+        "dspp: Cuda needs GPUs of one kind on all ranks, but rank 0 has GPU in software of compute capability 9.0 with "
+        "2 multiprocessors and rank 1 NVIDIA A100-SXM4-40GB of compute capability 8.0 with 2 multiprocessors. Choose "
+        "them by CUDA_VISIBLE_DEVICES, or start the ranks on machines alike.");
+  software_gpu::set_gpu_kind(1, {});
+  software_gpu::set_gpus(1);
+}
+
+TEST_CASE("where work is waited for, what fails on the GPU in a step has the sentence of a call that is refused") {
+  gpu::waits_for_work() = true;
+  const Run expected = train_once();
+  const auto sentence_at = [](int n, bool is_late) {
+    std::string sentence;
+    try {
+      train_once(stepping, n, is_late);
+    } catch (const Error& error) {
+      sentence = error.what();
+    }
+    software_gpu::fail_call(0);
+    return sentence;
+  };
+  std::set<std::string> failed;
+  for (int n = 1; n <= expected.calls[stepping]; n += 3) {
+    const std::string late = sentence_at(n, true), call = software_gpu::failed_call();
+    INFO("call ", n, ", ", call, ": ", late);
+    CHECK(late == (call.empty() ? "" : sentence_at(n, false)));
+    failed.insert(call);
+  }
+  gpu::waits_for_work() = false;
+  CHECK(failed == std::set<std::string>{"", "cublasLtMatmul", "cudaLaunchKernelEx", "cudaMemcpyAsync",
+                                        "cudaMemsetAsync", "SortPairs"});
+  CHECK(train_once().report == expected.report);
 }
 #endif
 

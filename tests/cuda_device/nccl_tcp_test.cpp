@@ -118,6 +118,15 @@ TEST_CASE("TCP ranks that call different collectives of NCCL, end or throw are n
         "rank 1 failed: dspp: rank 1 gives up. Nothing to do.");
 }
 
+TEST_CASE("TCP ranks on unlike GPUs are one sentence on each, before NCCL connects them") {
+  software_gpu::set_gpu_kind(1, {"NVIDIA A100-SXM4-40GB", 8, 0});
+  const auto said = on_nccl_tcp_ranks(Mesh(Degrees{.data = 3}), [](NcclRank&, Groups<Cuda>&) {});
+  software_gpu::set_gpu_kind(1, {});
+  for (const std::string& one : said)
+    CHECK(one.find("and rank 1 NVIDIA A100-SXM4-40GB of compute capability 8.0 with 2 multiprocessors. Choose them by "
+                   "CUDA_VISIBLE_DEVICES") != std::string::npos);
+}
+
 TEST_CASE("processes exchange NCCL's id by TCP, and each joins with that of rank 0 and its own GPU") {
   ncclUniqueId before{};
   REQUIRE(ncclGetUniqueId(&before) == ncclSuccess);
@@ -132,7 +141,7 @@ TEST_CASE("processes exchange NCCL's id by TCP, and each joins with that of rank
         std::string said;
         try {
           NcclRank own(0, world.groups());
-          CHECK(own.gpu == world.rank());
+          CHECK(own.thread.gpu() == world.rank());
           own.groups(world.groups());
         } catch (const Error& error) {
           said = error.what();

@@ -56,13 +56,22 @@ struct Device {
   std::vector<Stream*> streams{&null_stream};
   std::map<Event*, std::shared_ptr<bool>> events;
   int fails_after = 0, calls = 0, failing_call = 0, gpus = 1, opened = 0;
+  bool work_fails = false;  // that of failing_call, not the call
+  cudaError_t late = cudaSuccess;
   const char* failed_call = "";
+  std::map<int, GpuKind> kinds;
+  std::string refused;  // the name of a call
+  cudaError_t refusal = cudaSuccess;
+  int driver = 13000;
   std::map<const void*, std::size_t> shared_bytes;  // that kernels may have
 };
 
 Device& device();
 
 thread_local int current_gpu = 0;
+thread_local const char* failing_work = nullptr;  // of the call under way, its name
+
+struct WorkFailed {};
 
 std::lock_guard<std::recursive_mutex> turn() {
   return std::lock_guard(turns());
@@ -155,6 +164,9 @@ bool step(Stream& wanted) {
     const Open open;
     try {
       item.work();
+    } catch (const WorkFailed&) {
+      for (Item& later : s.queue) later.work = nullptr;
+      device().late = cudaErrorLaunchFailure;
     } catch (...) {
       // Nothing runs after a kernel that failed, as on a GPU: the host may free what later copies would write to.
       for (Item& later : s.queue) later.work = nullptr;
@@ -187,6 +199,17 @@ void drain(Stream& s) {
   }
 }
 
+/// The streams of the current GPU.
+void drain_gpu() {
+  std::vector<Stream*> own;
+  {
+    const auto mine = turn();
+    for (Stream* s : device().streams)
+      if (s->gpu == current_gpu) own.push_back(s);
+  }
+  for (Stream* s : own) drain(*s);
+}
+
 Stream& stream_or_null(Stream* s) {
   return s ? *s : device().null_stream;
 }
@@ -205,6 +228,10 @@ void issue(Stream* stream, std::function<void()> work) {
 void issue_when(Stream* stream, std::function<bool()> may, std::function<void()> work) {
   const auto mine = turn();
   Stream& s = stream_or_null(stream);
+  if (const char* const call = std::exchange(failing_work, nullptr)) {
+    device().failed_call = call;
+    work = [] { throw WorkFailed(); };
+  }
   s.queue.push_back({std::move(work), nullptr, nullptr, std::move(may)});
   if (random_below(8) == 0 && may_run(s)) step(s);  // hardware may be early, too
 }
@@ -233,6 +260,19 @@ void set_gpus(int count) {
   device().gpus = count;
 }
 
+void set_gpu_kind(int gpu, GpuKind kind) {
+  const auto mine = turn();
+  device().kinds[gpu] = kind;
+}
+void refuse(const char* call, cudaError_t status) {
+  const auto mine = turn();
+  device().refused = call, device().refusal = status;
+}
+void set_driver(int version) {
+  const auto mine = turn();
+  device().driver = version;
+}
+
 void fail_launch(int number) {
   const auto mine = turn();
   device().fails_after = number;
@@ -246,9 +286,24 @@ bool launch_fails() {
   return device().fails_after > 0 && --device().fails_after == 0;
 }
 
+namespace {
+cudaError_t late_error() {
+  const auto mine = turn();
+  return std::exchange(device().late, cudaSuccess);
+}
+}  // namespace
+
+int fail_work_of_call(int number) {
+  const auto mine = turn();
+  const int calls = fail_call(number);
+  device().work_fails = true;
+  return calls;
+}
 int fail_call(int number) {
   const auto mine = turn();
   device().failing_call = number;
+  device().work_fails = false;
+  device().late = cudaSuccess;
   if (number > 0) device().failed_call = "";
   return std::exchange(device().calls, 0);
 }
@@ -282,7 +337,12 @@ int open_ranges() {
 }
 bool call_fails(const char* name) {
   const auto mine = turn();
+  failing_work = nullptr;
   if (++device().calls != device().failing_call) return false;
+  if (device().work_fails) {
+    failing_work = name;
+    return false;
+  }
   device().failed_call = name;
   return true;
 }
@@ -300,12 +360,25 @@ Live live() {
 
 using namespace dspp::software_gpu;
 
+namespace {
+/// What a call gives that does not fail otherwise.
+cudaError_t status_of(const char* call) {
+  const auto mine = turn();
+  if (device().refused == call) return device().refusal;
+  return call_fails(call) ? cudaErrorLaunchFailure : cudaSuccess;
+}
+}  // namespace
+
 const char* cudaGetErrorString(cudaError_t status) {
   switch (status) {
     case cudaSuccess: return "no error";
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorInvalidDeviceFunction: return "invalid device function";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
+    case cudaErrorUnsupportedPtxVersion: return "the provided PTX was compiled with an unsupported toolchain.";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
@@ -325,7 +398,7 @@ cudaError_t cudaGetDevice(int* gpu) {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   const auto mine = turn();
-  if (call_fails("cudaGetDeviceCount")) return cudaErrorLaunchFailure;
+  if (const cudaError_t status = status_of("cudaGetDeviceCount"); status != cudaSuccess) return status;
   *count = device().gpus;
   return cudaSuccess;
 }
@@ -341,6 +414,31 @@ cudaError_t cudaSetDevice(int gpu) {
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int gpu) {
   if (call_fails("cudaDeviceGetPCIBusId")) return cudaErrorLaunchFailure;
   std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", static_cast<unsigned>(gpu + 1));
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int gpu) {
+  const auto mine = turn();
+  if (call_fails("cudaGetDeviceProperties")) return cudaErrorLaunchFailure;
+  const GpuKind kind = device().kinds[gpu];
+  std::snprintf(of->name, sizeof of->name, "%s", kind.name);
+  of->major = kind.major, of->minor = kind.minor, of->multiProcessorCount = 2;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* of, const void*) {
+  of->numRegs = 32;
+  return status_of("cudaFuncGetAttributes");
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  const auto mine = turn();
+  *version = device().driver;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
   return cudaSuccess;
 }
 
@@ -388,7 +486,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
-  cudaDeviceSynchronize();
+  drain_gpu();
   const auto mine = turn();
   Device& d = device();
   const auto found = d.live.find(static_cast<char*>(memory));
@@ -460,30 +558,24 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (call_fails("cudaStreamSynchronize")) return cudaErrorLaunchFailure;
   drain(stream_or_null(stream));
-  return cudaSuccess;
+  return late_error();
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const auto mine = turn();
   if (call_fails("cudaStreamQuery")) return cudaErrorLaunchFailure;
   Stream& s = stream_or_null(stream);
-  if (s.queue.empty()) return cudaSuccess;
+  if (s.queue.empty()) return late_error();
   if (all_wait()) return cudaErrorNotReady;
   const Open open;
   for (int i = 0; i < 64 && !s.queue.empty() && step(s); ++i) {
   }
-  return s.queue.empty() ? cudaSuccess : cudaErrorNotReady;
+  return s.queue.empty() ? late_error() : cudaErrorNotReady;
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  std::vector<Stream*> own;
-  {
-    const auto mine = turn();
-    for (Stream* s : device().streams)
-      if (s->gpu == current_gpu) own.push_back(s);
-  }
-  for (Stream* s : own) drain(*s);
-  return cudaSuccess;
+  drain_gpu();
+  return late_error();
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {

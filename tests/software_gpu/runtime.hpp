@@ -15,6 +15,20 @@
 
 #include <software_gpu/block.hpp>
 
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorInvalidDeviceFunction = 98,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorUnsupportedPtxVersion = 222,
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719,
+};
+
 namespace dspp::software_gpu {
 struct Stream;
 struct Event;
@@ -32,12 +46,26 @@ std::recursive_mutex& turns();
 /// GPUs from now on, one until it is called. A host thread's current one is the first until it sets another.
 void set_gpus(int count);
 
+/// What a GPU says of itself from now on.
+struct GpuKind {
+  const char* name = "GPU in software";
+  int major = 9, minor = 0;
+};
+void set_gpu_kind(int gpu, GpuKind kind);
+/// Every call of that name gives `status` from now on; "": none.
+void refuse(const char* call, cudaError_t status);
+/// The CUDA version of the driver, 12040; 0: there is none.
+void set_driver(int version);
+
 /// The n-th next launch fails with cudaErrorInvalidConfiguration; 0: none.
 void fail_launch(int number);
 /// The n-th next call that can fail does, an allocation with cudaErrorMemoryAllocation and others with
 /// cudaErrorLaunchFailure; 0: none. Returns the calls since the last time it was asked.
 int fail_call(int number);
-/// The name of the call that failed since a failure was last asked for, or "".
+/// The same, but it is the work that the call issues which fails: it does nothing, nor does what its stream has after
+/// it, and the next wait gives cudaErrorLaunchFailure. A call that issues nothing does not fail.
+int fail_work_of_call(int number);
+/// The name of the call that failed, or whose work did, since a failure was last asked for, or "".
 const char* failed_call();
 /// Of this thread, the n-th next wait of a stream for an event does nothing; 0: all wait. Returns the thread's waits
 /// since the last time it was asked.
@@ -69,20 +97,18 @@ void name_touches_of_host();
 using cudaStream_t = dspp::software_gpu::Stream*;
 using cudaEvent_t = dspp::software_gpu::Event*;
 
-enum cudaError_t {
-  cudaSuccess = 0,
-  cudaErrorInvalidValue = 1,
-  cudaErrorMemoryAllocation = 2,
-  cudaErrorInvalidConfiguration = 9,
-  cudaErrorInvalidDevice = 101,
-  cudaErrorNotReady = 600,
-  cudaErrorLaunchFailure = 719,
-};
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrPageableMemoryAccess = 88,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor, multiProcessorCount;
+};
+struct cudaFuncAttributes {
+  int numRegs;
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 
@@ -92,6 +118,10 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int device);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* of, const void* kernel);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
 /// An H100's: 227 KiB, and no access to pageable memory.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);

@@ -378,8 +378,9 @@ TEST_CASE("A launch and an allocation fail where a test asks for it") {
   const DeviceArray<float> y(32);
   const auto once = [&] { gpu::launch({"fill", 1, 32}, fill, Size{1}, {32}, nullptr, y, 1.0f); };
   CHECK(sentence_of(once) == "");
-  CHECK(sentence_of(once).find("dspp: fill [rows 1, columns 32] needs a GPU that runs it, but CUDA gives 'invalid "
-                               "configuration argument'") == 0);
+  CHECK(
+      sentence_of(once).find("dspp: fill [rows 1, columns 32; GPU 0] needs a GPU that runs it, but CUDA gives 'invalid "
+                             "configuration argument'") == 0);
   CHECK(sentence_of(once) == "");
   software_gpu::limit_memory(100);
   void* memory = nullptr;

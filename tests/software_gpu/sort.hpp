@@ -20,6 +20,7 @@ inline cudaError_t sort_pairs(void* workspace, std::size_t& bytes, const std::ui
     bytes = needed;
     return cudaSuccess;
   }
+  if (call_fails("SortPairs")) return cudaErrorLaunchFailure;
   if (bytes < needed || key_bits < 1 || key_bits > 32) return cudaErrorInvalidValue;
   issue(stream, [=] {
     std::memset(workspace, 0x5a, needed);

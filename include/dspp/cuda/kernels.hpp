@@ -328,7 +328,7 @@ template <class T>
 struct Kernel<kernels::SwigluVjp<T>, Cuda> {
   static void run(CudaMemory& on, Size rows, Size n, T* dx, const T* x, const T* dy);
 };
-/// Computed on the host, as the Cpu's, and copied.
+/// In the arithmetic of the Cpu's.
 template <>
 struct Kernel<kernels::RotaryTable<float>, Cuda> {
   static void run(CudaMemory& on, Size first, Size count, Size head_dim, double theta, const RopeScaling& scaling,

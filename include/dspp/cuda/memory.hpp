@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,7 +44,8 @@ class CudaWatcher {
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
 /// (kernels/blas.cuh) and CUDA's context take, and what measures a product for a moment, is not counted.
 ///
-/// Throws   Error(usage) where CUDA opens no GPU, Error(state) with CUDA's word if a later call fails
+/// Throws   Error(usage) where CUDA opens no GPU, or one for which the program has no kernels; Error(state) with CUDA's
+///          word if a later call fails
 ///
 /// Used by the rank's thread only. Members are defined in kernels/cuda_memory.cuh, and in dspp::cuda.
 class CudaMemory final : public MemorySource {
@@ -82,8 +84,8 @@ class CudaMemory final : public MemorySource {
 
   /// The GPUs that this process sees.
   static int gpus();
-  /// Makes one of them the calling thread's: `local_rank`, or what remains of it modulo their number. Returns it.
-  static int use_gpu(int local_rank);
+  /// "NVIDIA H100 80GB HBM3 of compute capability 9.0 with 132 multiprocessors"
+  static std::string kind_of(int gpu);
   /// Bytes that can be allocated on one of them now. Leaves the calling thread's GPU as it is.
   ///
   /// Memory   CUDA's context of that GPU, which this process then keeps
@@ -116,6 +118,21 @@ class CudaMemory final : public MemorySource {
   std::vector<std::uint64_t> ranges_;  // under way, from the outermost
   std::uint64_t last_range_ = 0;
   bool reads_pageable_ = false;  // copies from the host may be under way when their call returns
+};
+
+/// Makes a GPU the calling thread's, and names the thread's rank in the sentences of errors of CUDA while it lives.
+class CudaThread {
+ public:
+  /// The GPU `local_rank`, or what remains of it modulo those that this process sees.
+  CudaThread(int rank, int local_rank);
+  ~CudaThread();
+  CudaThread(const CudaThread&) = delete;
+  CudaThread& operator=(const CudaThread&) = delete;
+
+  int gpu() const { return gpu_; }
+
+ private:
+  int gpu_ = 0;
 };
 
 }  // namespace dspp

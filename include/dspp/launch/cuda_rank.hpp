@@ -6,6 +6,7 @@
 
 #include <dspp/comm/threads/threads.hpp>
 #include <dspp/cuda/device.hpp>
+#include <dspp/cuda/like_gpus.hpp>
 #include <dspp/cuda/threads.hpp>
 #include <dspp/launch/device_rank.hpp>
 #include <dspp/launch/nccl_choice.hpp>
@@ -22,7 +23,7 @@ namespace dspp {
 /// do if there are enough. Else the host's memory moves what they send.
 template <>
 struct DeviceRank<Cuda> {
-  int gpu;  // first: what follows is on it
+  CudaThread thread;  // first: what follows is on its GPU
   CudaMemory memory;
   Pool pool;
   AnyCommunicator host;
@@ -31,7 +32,9 @@ struct DeviceRank<Cuda> {
 #endif
 
   DeviceRank(Size limit_bytes, const RankGroups& of_host)
-      : gpu(CudaMemory::use_gpu(detail::rank_on_machine(of_host))), pool(limit_bytes, &memory), host(of_host.world) {}
+      : thread(of_host.world.rank(), detail::rank_on_machine(of_host)),
+        pool(limit_bytes, &memory),
+        host(of_host.world) {}
   static int devices() {
     return CudaMemory::gpus();
   }
@@ -47,6 +50,8 @@ struct DeviceRank<Cuda> {
       return {all.world, all.replicas, all.along};
     }
 #endif
+    const bool has_one_gpu = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() == 1;
+    if (of_host.world.size() > 1 && !has_one_gpu) detail::require_like_gpus(of_host.world, thread.gpu());
     Groups<Cuda> groups{on_device(of_host.world), on_device(of_host.replicas)};
     for (Axis axis : all_axes) groups.along[axis] = on_device(of_host[axis]);
     return groups;

@@ -12,7 +12,7 @@ namespace dspp {
 
 /// As a DeviceRank. The GPU is that of the rank's number on its machine, of those that the process sees.
 struct NcclRank {
-  int gpu;  // first: what follows is on it
+  CudaThread thread;  // first: what follows is on its GPU
   CudaMemory memory;
   Pool pool;
   AnyCommunicator host;
@@ -20,7 +20,7 @@ struct NcclRank {
   std::optional<NcclWorld> nccl;  // last: ends before its memory
 
   NcclRank(Size limit_bytes, const RankGroups& of_host, NcclOptions with = {})
-      : gpu(CudaMemory::use_gpu(detail::rank_on_machine(of_host))),
+      : thread(of_host.world.rank(), detail::rank_on_machine(of_host)),
         pool(limit_bytes, &memory),
         host(of_host.world),
         options(with) {}

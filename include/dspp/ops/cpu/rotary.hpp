@@ -4,6 +4,7 @@
 
 #include <dspp/ops/kernels.hpp>
 #include <dspp/ops/rope_scaling.hpp>
+#include <dspp/ops/rotary_turn.hpp>
 
 namespace dspp {
 
@@ -35,9 +36,6 @@ struct Kernel<kernels::Rotary<T>, Cpu> {
 
 namespace dspp::cpu {
 
-/// Angles are split into those of position / 32 * 32 and of position % 32: some 64 sines a pair instead of one each.
-inline constexpr Size rotary_stride = 32;
-
 namespace detail {
 /// Rotates the pairs (x[j], x[j + half]) of one head; `sign` -1 rotates back. `y` may be `x`.
 template <class T>
@@ -67,31 +65,27 @@ namespace dspp {
 template <class C>
 void Kernel<kernels::RotaryTable<C>, Cpu>::run(Size first, Size count, Size head_dim, double theta,
                                                const RopeScaling& scaling, C* table) {
-  using namespace cpu;
-  const Size half = head_dim / 2;
-  const Scratch<double> fine(rotary_stride * 2 * half), coarse(3 * half);
-  double *coarse_cos = coarse.data(), *coarse_sin = coarse_cos + half, *frequency = coarse_sin + half;
-  ops::rope_frequencies(head_dim, theta, scaling, first + count, frequency);
+  using cpu::Scratch, ops::RotaryTurn;
+  const Size half = head_dim / 2, stride = ops::rotary_stride;
+  const Scratch<double> frequencies(half);
+  const Scratch<RotaryTurn> fine(stride * half), coarse(half);
+  const double* const frequency = frequencies.data();
+  ops::rope_frequencies(head_dim, theta, scaling, first + count, frequencies.data());
   const double factor = ops::rope_attention_factor(scaling);
-  for (Size i = 0; i < rotary_stride; ++i)
-    for (Size j = 0; j < half; ++j) {
-      fine.data()[i * 2 * half + j] = factor * std::cos(static_cast<double>(i) * frequency[j]);
-      fine.data()[i * 2 * half + half + j] = factor * std::sin(static_cast<double>(i) * frequency[j]);
-    }
+  for (Size i = 0; i < stride; ++i)
+    for (Size j = 0; j < half; ++j) fine.data()[i * half + j] = RotaryTurn::of(i, frequency[j], factor);
   Size known = -1;
   for (Size i = 0; i < count; ++i) {
-    const Size position = first + i, start = position / rotary_stride * rotary_stride;
+    const Size position = first + i, start = position / stride * stride;
     if (start != known)
-      for (Size j = 0; j < half; ++j) {
-        coarse_cos[j] = std::cos(static_cast<double>(start) * frequency[j]);
-        coarse_sin[j] = std::sin(static_cast<double>(start) * frequency[j]);
-      }
+      for (Size j = 0; j < half; ++j) coarse.data()[j] = RotaryTurn::of(start, frequency[j]);
     known = start;
-    const double *fine_cos = fine.data() + (position - start) * 2 * half, *fine_sin = fine_cos + half;
+    const RotaryTurn *starts = coarse.data(), *places = fine.data() + (position - start) * half;
     C *cosines = table + i * 2 * half, *sines = cosines + half;
     for (Size j = 0; j < half; ++j) {
-      cosines[j] = static_cast<C>(coarse_cos[j] * fine_cos[j] - coarse_sin[j] * fine_sin[j]);
-      sines[j] = static_cast<C>(coarse_sin[j] * fine_cos[j] + coarse_cos[j] * fine_sin[j]);
+      const RotaryTurn turn = starts[j].then(places[j]);
+      cosines[j] = static_cast<C>(turn.cosine);
+      sines[j] = static_cast<C>(turn.sine);
     }
   }
 }
