@@ -80,12 +80,12 @@ TEST_CASE("plans of train_gpt are held against what is free on the GPUs that its
 
 TEST_CASE("to ask what is free leaves a thread's GPU, and of a CUDA that fails it is one sentence") {
   const Gpus two(2);
-  CudaMemory::use_gpu(1);
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
   CHECK(CudaMemory::free_bytes(0) == 100_MiB);
   int gpu = 0;
   REQUIRE(cudaGetDevice(&gpu) == cudaSuccess);
   CHECK(gpu == 1);
-  CudaMemory::use_gpu(0);
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
   for (const int call : {1, 2}) {
     software_gpu::fail_call(0);
     software_gpu::fail_call(call);

@@ -2,6 +2,7 @@
 /// A rank on a GPU: its memory, and its collectives.
 #pragma once
 
+#include <cstdio>
 #include <optional>
 
 #include <dspp/comm/threads/threads.hpp>
@@ -51,7 +52,15 @@ struct DeviceRank<Cuda> {
     }
 #endif
     const bool has_one_gpu = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() == 1;
-    if (of_host.world.size() > 1 && !has_one_gpu) detail::require_like_gpus(of_host.world, thread.gpu());
+    if (of_host.world.size() > 1 && !has_one_gpu) {
+      detail::require_like_gpus(of_host.world, thread.gpu());
+      if (of_host.world.rank() == 0)
+        std::fputs(DSPP_HAS_NCCL() ? "dspp: ranks exchange through the host's memory, which is slow: NCCL needs a GPU "
+                                     "for each. Start as many ranks as there are GPUs.\n"
+                                   : "dspp: ranks exchange through the host's memory, which is slow: NCCL is not "
+                                     "compiled in. See docs/cuda.md, NCCL.\n",
+                   stderr);
+    }
     Groups<Cuda> groups{on_device(of_host.world), on_device(of_host.replicas)};
     for (Axis axis : all_axes) groups.along[axis] = on_device(of_host[axis]);
     return groups;
