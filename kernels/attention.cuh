@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Attention, plainly: a thread has a query, and in the backward pass a query or a key. It is what other kernels are
 /// compared with, and takes every rule: masks, windows, soft caps, ranges of keys, a bias of the scores, groups of
-/// heads.
+/// heads, keys of another sequence than queries.
 ///
 ///   s[i, j] = softcap tanh(scale q[i] k[j] / softcap) + bias[i, j]      (scale q[i] k[j] without a softcap)
 ///   y[i] = sum over j of p[i, j] v[j],   p[i, j] = exp(s[i, j] - lse[i]),   lse[i] = log sum over j of exp(s[i, j])
@@ -42,7 +42,7 @@ struct AttentionOperands {
   float scale;
 
   __device__ SeenKeys seen(Size sample) const {
-    return {at.sequence, at.sequence, at.rule,
+    return {at.sequence, at.keys(), at.rule,
             extras.ranges == nullptr ? nullptr : extras.ranges + sample * at.sequence * 2};
   }
   __device__ static float dot(Size n, const T* a, const T* b) {
@@ -53,7 +53,7 @@ struct AttentionOperands {
   /// s[i, j] of query head h, and c, the derivative of the cap.
   __device__ float score(Size sample, Size h, Size i, Size j, float& slope) const {
     float s = scale * dot(at.head_dim, q.row(sample, at.sequence, i, h, at.head_dim),
-                          k.row(sample, at.sequence, j, h / at.group(), at.head_dim));
+                          k.row(sample, at.keys(), j, h / at.group(), at.head_dim));
     slope = 1;
     if (at.rule.softcap > 0) {
       const auto cap = static_cast<float>(at.rule.softcap);
@@ -61,7 +61,7 @@ struct AttentionOperands {
       s = cap * t;
       slope = 1 - t * t;
     }
-    if (extras.bias != nullptr) s += to_float(extras.bias[(h * at.sequence + i) * at.sequence + j]);
+    if (extras.bias != nullptr) s += to_float(extras.bias[(h * at.sequence + i) * at.keys() + j]);
     return s;
   }
 };
@@ -98,7 +98,7 @@ struct PlainAttention {
       float values[head_columns] = {};
       for (Size j = first; j < end; ++j) {
         const float p = expf(of.score(sample, h, i, j, slope) - lse);
-        const T* const v = of.v.row(sample, at.sequence, j, h / at.group(), at.head_dim);
+        const T* const v = of.v.row(sample, at.keys(), j, h / at.group(), at.head_dim);
         for (int c = 0; c < head_columns; ++c)
           if (begin + c < at.head_dim) values[c] += p * to_float(v[begin + c]);
       }
@@ -120,7 +120,7 @@ struct AttentionUpstream {
     const float lse = log_sum_exp[(sample * at.heads + h) * at.sequence + i];
     p = expf(of.score(sample, h, i, j, slope) - lse);
     ds = p * (of.dot(at.head_dim, dy.row(sample, at.sequence, i, h, at.head_dim),
-                     of.v.row(sample, at.sequence, j, h / at.group(), at.head_dim)) -
+                     of.v.row(sample, at.keys(), j, h / at.group(), at.head_dim)) -
               d);
   }
   /// D[i].
@@ -148,7 +148,7 @@ struct PlainAttentionQueries {
       for (Size j = seen.from(i); j < seen.by(i); ++j) {
         float p, ds, slope;
         from.gradient(sample, h, i, j, d, p, ds, slope);
-        const T* const k = from.of.k.row(sample, at.sequence, j, h / at.group(), at.head_dim);
+        const T* const k = from.of.k.row(sample, at.keys(), j, h / at.group(), at.head_dim);
         for (int c = 0; c < head_columns; ++c)
           if (begin + c < at.head_dim) sums[c] += slope * ds * to_float(k[begin + c]);
       }
@@ -166,8 +166,8 @@ struct PlainAttentionKeys {
 
   __device__ void operator()(Size index) const {
     const auto& at = from.of.at;
-    const Size j = index % at.sequence, kv_head = index / at.sequence % at.kv_heads,
-               sample = index / at.sequence / at.kv_heads;
+    const Size j = index % at.keys(), kv_head = index / at.keys() % at.kv_heads,
+               sample = index / at.keys() / at.kv_heads;
     const SeenKeys seen = from.of.seen(sample);
     constexpr int columns = head_columns / 2;
     for (Size begin = 0; begin < at.head_dim; begin += columns) {
@@ -185,8 +185,8 @@ struct PlainAttentionKeys {
               of_v[c] += p * to_float(dy[begin + c]);
             }
         }
-      T* const to_k = dk.row(sample, at.sequence, j, kv_head, at.head_dim);
-      T* const to_v = dv.row(sample, at.sequence, j, kv_head, at.head_dim);
+      T* const to_k = dk.row(sample, at.keys(), j, kv_head, at.head_dim);
+      T* const to_v = dv.row(sample, at.keys(), j, kv_head, at.head_dim);
       for (int c = 0; c < columns; ++c)
         if (begin + c < at.head_dim) {
           to_k[begin + c] = from_float<T>(from.of.scale * of_k[c]);
@@ -204,7 +204,7 @@ struct PlainAttentionBias {
 
   __device__ void operator()(Size index) const {
     const auto& at = from.of.at;
-    const Size j = index % at.sequence, i = index / at.sequence % at.sequence, h = index / at.sequence / at.sequence;
+    const Size j = index % at.keys(), i = index / at.keys() % at.sequence, h = index / at.keys() / at.sequence;
     float sum = dbias[index];
     for (Size sample = 0; sample < at.batch; ++sample) {
       const SeenKeys seen = from.of.seen(sample);
@@ -236,21 +236,21 @@ template <class T>
 void plain_attention_backward(cudaStream_t stream, const AttentionUpstream<T>& from, HeadsOf<T> dq, HeadsOf<T> dk,
                               HeadsOf<T> dv, float* dbias) {
   const auto& at = from.of.at;
-  const Size queries = at.batch * at.heads * at.sequence, keys = at.batch * at.kv_heads * at.sequence;
+  const Size queries = at.batch * at.heads * at.sequence, keys = at.batch * at.kv_heads * at.keys();
   const Work work{"attention_backward", queries, at.head_dim};
   launch_each(work, stream, queries, PlainAttentionQueries<T>{from, dq});
   launch_each(work, stream, keys, PlainAttentionKeys<T>{from, dk, dv});
   if (dbias != nullptr)
-    launch_each(work, stream, at.heads * at.sequence * at.sequence, PlainAttentionBias<T>{from, dbias});
+    launch_each(work, stream, at.heads * at.sequence * at.keys(), PlainAttentionBias<T>{from, dbias});
 }
 
 /// Index: a sample. The ranges of kernels::KeyRanges.
 struct KeyRanges {
-  Size sequence;
+  Size sequence, keys;
   const std::int32_t *lengths, *documents;
   std::int32_t* ranges;
   __device__ void operator()(Size sample) const {
-    const Size length = lengths == nullptr ? sequence : lengths[sample];
+    const Size length = lengths == nullptr ? keys : lengths[sample];
     const std::int32_t* const ids = documents == nullptr ? nullptr : documents + sample * sequence;
     std::int32_t* const to = ranges + sample * sequence * 2;
     for (Size begin = 0, end = 0; begin < sequence; begin = end) {
@@ -258,15 +258,16 @@ struct KeyRanges {
       while (end < sequence && (ids == nullptr || ids[end] == ids[begin]));
       for (Size i = begin; i < end; ++i) {
         to[2 * i] = static_cast<std::int32_t>(begin);
-        to[2 * i + 1] = static_cast<std::int32_t>(end < length ? end : length);
+        to[2 * i + 1] = static_cast<std::int32_t>(ids != nullptr && end < length ? end : length);
       }
     }
   }
 };
 
-inline void key_ranges(cudaStream_t stream, Size batch, Size sequence, const std::int32_t* lengths,
+inline void key_ranges(cudaStream_t stream, Size batch, Size sequence, Size keys, const std::int32_t* lengths,
                        const std::int32_t* documents, std::int32_t* ranges) {
-  launch_each(Work{"key_ranges", batch, sequence}, stream, batch, KeyRanges{sequence, lengths, documents, ranges});
+  launch_each(Work{"key_ranges", batch, sequence}, stream, batch,
+              KeyRanges{sequence, keys, lengths, documents, ranges});
 }
 
 }  // namespace dspp::gpu

@@ -426,10 +426,10 @@ void Kernel<kernels::BatchedMatmul<T>, Cuda>::run(CudaMemory& on, Size batch, co
   if (p.k == 0) return gpu::plain_matmul(gpu::stream_of(on), batch, p, a, b, kernels::Finish<T>{.c = c});
   gpu::blas_matmul(gpu::blas_of(on), gpu::stream_of(on), batch, p, a, b, c, Write::overwrite, no_bias, workspace);
 }
-DSPP_CUDA_INLINE void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size batch, Size sequence,
+DSPP_CUDA_INLINE void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size batch, Size sequence, Size keys,
                                                             const std::int32_t* lengths, const std::int32_t* documents,
                                                             std::int32_t* ranges) {
-  gpu::key_ranges(gpu::stream_of(on), batch, sequence, lengths, documents, ranges);
+  gpu::key_ranges(gpu::stream_of(on), batch, sequence, keys, lengths, documents, ranges);
 }
 
 namespace gpu {
@@ -440,7 +440,7 @@ AttentionOperands<T> fused_operands(const kernels::AttentionExtents& at, const k
   const Size stride = 3 * at.width();
   return attention_operands<T>(at, extras, {qkv, stride}, {qkv + at.width(), stride}, {qkv + 2 * at.width(), stride});
 }
-/// q [batch, sequence, width] and kv [batch, sequence, 2, kv_width].
+/// q [batch, sequence, width] and kv [batch, keys, 2, kv_width].
 template <class T>
 AttentionOperands<T> grouped_operands(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                                       const T* q, const T* kv) {

@@ -134,8 +134,8 @@ bool flash_takes(const AttentionOperands<T>& of, const H&... others) {
   const Size n = of.at.head_dim;
   const auto lies = [](const auto& heads) { return heads.stride % 8 == 0 && is_aligned(heads.base); };
   return sizeof(T) == 2 && n > 0 && n % 8 == 0 && n <= most_flash_columns && of.at.sequence <= most_flash_sequence &&
-         of.extras.bias == nullptr && lies(of.q) && lies(of.k) && lies(of.v) && (lies(others) && ...) &&
-         shared_bytes(Work{"attention"}, flash_shared(n)) == flash_shared(n);
+         of.at.keys() == of.at.sequence && of.extras.bias == nullptr && lies(of.q) && lies(of.k) && lies(of.v) &&
+         (lies(others) && ...) && shared_bytes(Work{"attention"}, flash_shared(n)) == flash_shared(n);
 }
 
 /// f(std::integral_constant<int, D>) of the columns that a tile has for a head: 64, 96 or 128.

@@ -15,6 +15,7 @@ void check_case(std::mt19937& random) {
              group = odd_extent(2, random), head_dim = random() % 6 ? odd_extent(9, random) : 70;
   laws::AttentionCase c(batch, sequence, kv_heads, group, head_dim);
   c.draw_rule(random, 4);
+  if (random() % 4 == 0) c.draw_keys(20, random);
   c.has_bias = random() % 3 == 0;
   // y enters the backward pass as it was rounded.
   const double through_y = sizeof(T) == 4 ? 256 : 0x1p24 * 4 * laws::rounding_of<T>;

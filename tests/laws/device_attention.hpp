@@ -30,10 +30,18 @@ struct AttentionCase {
       for (Size i = 0; i < at.batch * at.sequence; ++i)
         documents.push_back(i % at.sequence == 0 ? 0 : documents.back() + (random() % document == 0));
   }
+  /// Keys of another sequence, of as many as `most`.
+  void draw_keys(Size most, std::mt19937& random) {
+    at.other_keys = odd_extent(most, random);
+    at.rule.mask = AttentionMask::full, at.rule.window = 0;
+    documents.clear();
+    for (std::int32_t& length : lengths) length = static_cast<std::int32_t>(odd_extent(at.keys() + 1, random) - 1);
+  }
   std::string what() const {
-    return describe("batch", at.batch, "sequence", at.sequence, "heads", at.heads, "kv_heads", at.kv_heads, "head_dim",
-                    at.head_dim, "causal", at.rule.mask == AttentionMask::causal, "window", at.rule.window, "softcap",
-                    at.rule.softcap, "lengths", lengths.size(), "documents", documents.size());
+    return describe("batch", at.batch, "sequence", at.sequence, "keys", at.keys(), "heads", at.heads, "kv_heads",
+                    at.kv_heads, "head_dim", at.head_dim, "causal", at.rule.mask == AttentionMask::causal, "window",
+                    at.rule.window, "softcap", at.rule.softcap, "lengths", lengths.size(), "documents",
+                    documents.size());
   }
 };
 
@@ -57,8 +65,9 @@ void check_attention(const AttentionCase& c, std::mt19937& random, const Attenti
                      Backward backward) {
   const auto& at = c.at;
   const Size tokens = at.batch * at.sequence, rows = at.batch * at.heads * at.sequence,
-             scores = c.has_bias ? at.heads * at.sequence * at.sequence : 0;
-  const auto q = normals<T>(tokens * at.width(), random), kv = normals<T>(tokens * 2 * at.kv_width(), random),
+             scores = c.has_bias ? at.heads * at.sequence * at.keys() : 0;
+  const Size others = at.batch * at.keys();
+  const auto q = normals<T>(tokens * at.width(), random), kv = normals<T>(others * 2 * at.kv_width(), random),
              dy = normals<T>(tokens * at.width(), random);
   auto bias = normals<T>(scores, random);
   for (T& b : bias)
@@ -66,7 +75,7 @@ void check_attention(const AttentionCase& c, std::mt19937& random, const Attenti
   const auto q64 = in_f64(q), kv64 = in_f64(kv), dy64 = in_f64(dy), bias64 = in_f64(bias);
   std::vector<std::int32_t> ranges(2 * tokens);
   std::vector<double> y(q.size()), lse(rows), dq(q.size()), dkv(kv.size()), dbias(scores, 0.5);
-  Kernel<kernels::KeyRanges, Cpu>::run(at.batch, at.sequence, c.lengths.empty() ? nullptr : c.lengths.data(),
+  Kernel<kernels::KeyRanges, Cpu>::run(at.batch, at.sequence, at.keys(), c.lengths.empty() ? nullptr : c.lengths.data(),
                                        c.documents.empty() ? nullptr : c.documents.data(), ranges.data());
   const kernels::AttentionExtras<double> extras{ranges.data(), c.has_bias ? bias64.data() : nullptr};
   Kernel<kernels::GroupedAttention<double>, Cpu>::run(at, extras, q64.data(), kv64.data(), y.data(), lse.data());
@@ -78,7 +87,7 @@ void check_attention(const AttentionCase& c, std::mt19937& random, const Attenti
   const DeviceArray<T> d_q(before_nan(q, at.width())), d_kv(before_nan(kv, 2 * at.kv_width())),
       d_dy(before_nan(dy, at.width())), d_bias(bias);
   const DeviceArray<std::int32_t> d_lengths(c.lengths), d_documents(c.documents), d_ranges(2 * tokens);
-  gpu::key_ranges(stream, at.batch, at.sequence, c.lengths.empty() ? nullptr : d_lengths.data(),
+  gpu::key_ranges(stream, at.batch, at.sequence, at.keys(), c.lengths.empty() ? nullptr : d_lengths.data(),
                   c.documents.empty() ? nullptr : d_documents.data(), d_ranges);
   CHECK(d_ranges.read(stream) == ranges);
   const Size stride = 2 * at.kv_width();
@@ -91,7 +100,7 @@ void check_attention(const AttentionCase& c, std::mt19937& random, const Attenti
     std::vector<float> lse, dbias;
   } is[2];
   for (auto& run : is) {
-    const DeviceArray<T> d_y(tokens * at.width()), d_dq(tokens * at.width()), d_dkv(tokens * stride);
+    const DeviceArray<T> d_y(tokens * at.width()), d_dq(tokens * at.width()), d_dkv(others * stride);
     const DeviceArray<float> d_lse(rows), d_dbias(std::vector<float>(scores, 0.5f)), workspace(rows + 130);
     forward(stream, of, gpu::HeadsOf<T>{d_y, at.width()}, d_lse.data());
     backward(stream, gpu::AttentionUpstream<T>{of, {d_y, at.width()}, {d_dy, at.width()}, d_lse},

@@ -23,11 +23,11 @@ struct Extras {
   Tensor<std::int32_t, 2> documents;
   Tensor<double, 3> bias;
 
-  Extras(int kinds, Size sequence, Pool& pool) {
+  Extras(int kinds, Size sequence, Size keys, Pool& pool) {
     if (kinds & 1) {
       lengths = Tensor<std::int32_t, 1>::zeros(shape(batch), pool);
-      lengths.data()[0] = static_cast<std::int32_t>(2 * sequence / 3);
-      lengths.data()[1] = static_cast<std::int32_t>(sequence == 65 ? 0 : sequence);
+      lengths.data()[0] = static_cast<std::int32_t>(2 * keys / 3);
+      lengths.data()[1] = static_cast<std::int32_t>(sequence == 65 ? 0 : keys);
     }
     if (kinds & 2) {
       documents = Tensor<std::int32_t, 2>::zeros(shape(batch, sequence), pool);
@@ -36,12 +36,12 @@ struct Extras {
         documents.data()[sequence + i] = static_cast<std::int32_t>(i / 40);
       }
     }
-    if (kinds & 4) bias = laws::random<double>(shape(two_heads.heads, sequence, sequence), pool, 7);
+    if (kinds & 4) bias = laws::random<double>(shape(two_heads.heads, sequence, keys), pool, 7);
   }
   template <class T>
-  ops::AttentionExtras<T, Cpu> as(Size sequence, Pool& pool) const {
+  ops::AttentionExtras<T, Cpu> as(Size sequence, Size keys, Pool& pool) const {
     ops::AttentionExtras<T, Cpu> extras;
-    if (lengths || documents) extras.ranges = ops::key_ranges(batch, sequence, lengths, documents, pool);
+    if (lengths || documents) extras.ranges = ops::key_ranges(batch, sequence, keys, lengths, documents, pool);
     if (bias) extras.bias = laws::copy<T>(bias);
     return extras;
   }
@@ -59,10 +59,10 @@ struct Case {
   Tensor<double, 3> q, dy;
   Tensor<double, 4> kv;
 
-  Case(Size sequence, Pool& pool, double factor = 1)
+  Case(Size sequence, Size keys, Pool& pool, double factor = 1)
       : q(laws::random<double>(shape(batch, sequence, 2 * head_dim), pool, 1, factor)),
         dy(laws::random<double>(q.shape(), pool, 2)),
-        kv(laws::random<double>(shape(batch, sequence, Size{2}, head_dim), pool, 3)) {}
+        kv(laws::random<double>(shape(batch, keys, Size{2}, head_dim), pool, 3)) {}
 };
 
 struct Dense {
@@ -72,29 +72,29 @@ struct Dense {
 
 /// By its definition, matrix by matrix.
 Dense dense(const Case& in, const AttentionRule& rule, const Extras& extras) {
-  const Size n = in.q[1], d = head_dim, heads = two_heads.heads;
+  const Size n = in.q[1], m = in.kv[1], d = head_dim, heads = two_heads.heads;
   Pool& pool = static_cast<Pool&>(in.q.memory());
   Dense out{Tensor<double, 3>::zeros(in.q.shape(), pool), Tensor<double, 3>::zeros(in.q.shape(), pool),
-            Tensor<double, 3>::zeros(shape(heads, n, n), pool), Tensor<double, 4>::zeros(in.kv.shape(), pool)};
+            Tensor<double, 3>::zeros(shape(heads, n, m), pool), Tensor<double, 4>::zeros(in.kv.shape(), pool)};
   const double scale = rule.scale > 0 ? rule.scale : 1 / std::sqrt(static_cast<double>(d));
-  std::vector<double> p(static_cast<std::size_t>(n)), slope(p);
+  std::vector<double> p(static_cast<std::size_t>(m)), slope(p);
   for (Size b = 0; b < batch; ++b)
     for (Size h = 0; h < heads; ++h)
       for (Size i = 0; i < n; ++i) {
         const Size row = ((b * n + i) * heads + h) * d;
-        const auto key = [&](Size j, Size part) { return ((b * n + j) * 2 + part) * d; };
+        const auto key = [&](Size j, Size part) { return ((b * m + j) * 2 + part) * d; };
         double sum = 0, dot = 0;
-        for (Size j = 0; j < n; ++j) {
+        for (Size j = 0; j < m; ++j) {
           double s = 0;
           for (Size c = 0; c < d; ++c) s += scale * in.q.data()[row + c] * in.kv.data()[key(j, 0) + c];
           double& at = p[static_cast<std::size_t>(j)] = 0;
           const double t = rule.softcap > 0 ? std::tanh(s / rule.softcap) : 0;
           slope[static_cast<std::size_t>(j)] = scale * (1 - t * t);
           if (rule.softcap > 0) s = rule.softcap * t;
-          if (extras.bias) s += extras.bias.data()[(h * n + i) * n + j];
+          if (extras.bias) s += extras.bias.data()[(h * n + i) * m + j];
           if (extras.sees(rule, b, i, j)) sum += at = std::exp(s);
         }
-        for (Size j = 0; j < n; ++j) {
+        for (Size j = 0; j < m; ++j) {
           double& at = p[static_cast<std::size_t>(j)];
           if (at == 0) continue;
           at /= sum;
@@ -103,13 +103,13 @@ Dense dense(const Case& in, const AttentionRule& rule, const Extras& extras) {
             dot += at * in.kv.data()[key(j, 1) + c] * in.dy.data()[row + c];
           }
         }
-        for (Size j = 0; j < n; ++j) {
+        for (Size j = 0; j < m; ++j) {
           const double at = p[static_cast<std::size_t>(j)];
           if (at == 0) continue;
           double dp = 0;
           for (Size c = 0; c < d; ++c) dp += in.kv.data()[key(j, 1) + c] * in.dy.data()[row + c];
           const double ds = at * (dp - dot), dqk = ds * slope[static_cast<std::size_t>(j)];
-          out.dbias.data()[(h * n + i) * n + j] += ds;
+          out.dbias.data()[(h * n + i) * m + j] += ds;
           for (Size c = 0; c < d; ++c) {
             out.dq.data()[row + c] += dqk * in.kv.data()[key(j, 0) + c];
             out.dkv.data()[key(j, 0) + c] += dqk * in.q.data()[row + c];
@@ -120,15 +120,18 @@ Dense dense(const Case& in, const AttentionRule& rule, const Extras& extras) {
   return out;
 }
 
+/// keys: of another sequence; 0: of the queries' own.
 template <class T>
-void check(Size sequence, const AttentionRule& rule, int kinds, double bound) {
+void check(Size sequence, const AttentionRule& rule, int kinds, double bound, Size keys = 0) {
   CAPTURE(sequence);
+  CAPTURE(keys);
+  if (keys == 0) keys = sequence;
   CAPTURE(kinds);
   CAPTURE(rule.window);
   Pool pool;
-  Extras extras(kinds, sequence, pool);
-  const auto beside = extras.as<T>(sequence, pool);
-  Case in(sequence, pool);
+  Extras extras(kinds, sequence, keys, pool);
+  const auto beside = extras.as<T>(sequence, keys, pool);
+  Case in(sequence, keys, pool);
   const auto q = laws::copy<T>(in.q), dy = laws::copy<T>(in.dy);
   const auto kv = laws::copy<T>(in.kv);
   in.q = laws::copy(q), in.dy = laws::copy(dy), in.kv = laws::copy(kv);  // the reference has the rounded inputs
@@ -185,7 +188,7 @@ struct Calls {
     auto kv = Tensor<T, 4, D>::zeros(shape(2, 70, 2, 8), memory);
     const auto lengths = Tensor<std::int32_t, 1, D>::zeros(shape(2), memory);
     const auto documents = Tensor<std::int32_t, 2, D>::zeros(shape(2, 70), memory);
-    const ops::AttentionExtras<T, D> extras{ops::key_ranges(2, 70, lengths, documents, memory),
+    const ops::AttentionExtras<T, D> extras{ops::key_ranges(2, 70, 70, lengths, documents, memory),
                                             Tensor<T, 3, D>::zeros(shape(4, 70, 70), memory)};
     const auto dbias = Tensor<Compute<T>, 3, D>::zeros(shape(4, 70, 70), memory);
     auto result = ops::grouped_attention(q, kv, heads, extras);
@@ -204,6 +207,18 @@ TEST_CASE("attention by every rule with lengths, documents and a bias is dense a
   check<double>(300, {AttentionMask::causal, 200, 1.5}, 5, 1e-12);
 }
 
+TEST_CASE("keys of another sequence, fewer or more, with lengths and a bias, are dense attention, too") {
+  for (const Size sequence : {1, 63, 65, 130})
+    for (const Size keys : {1, 7, 64, 129, 300})
+      for (const int kinds : {0, 1, 4, 5}) {
+        check<double>(sequence, {AttentionMask::full}, kinds, 1e-12, keys);
+        check<double>(sequence, {AttentionMask::full, 0, 1.5, 0.3}, kinds, 1e-12, keys);
+      }
+  check<float>(65, {AttentionMask::full}, 5, 1e-5, 130);
+  check<bf16>(130, {AttentionMask::full, 0, 1.5}, 5, 8 * laws::rounding<bf16>, 65);
+  static_assert(kernels::AttentionExtents{2, 5, 4, 2, 8, {AttentionMask::full}, 3}.flops() == 2 * 32 * 2 * 5 * 3);
+}
+
 TEST_CASE("the same in f32 and bf16 as close as they round") {
   for (const AttentionRule& rule : {AttentionRule{AttentionMask::full, 70, 1.5, 0.3}, {AttentionMask::causal, 5}}) {
     check<float>(130, rule, 7, 1e-5);
@@ -214,8 +229,8 @@ TEST_CASE("the same in f32 and bf16 as close as they round") {
 TEST_CASE("the fused product takes the same rule and extras") {
   Pool pool;
   const AttentionRule rule{AttentionMask::full, 40, 1.5};
-  const Extras extras(7, 130, pool);
-  const auto beside = extras.as<float>(130, pool);
+  const Extras extras(7, 130, 130, pool);
+  const auto beside = extras.as<float>(130, 130, pool);
   const auto qkv = laws::random<float>(shape(batch, 130, 3, 2 * head_dim), pool, 1);
   const auto dy = laws::random<float>(shape(batch, 130, 2 * head_dim), pool, 2);
   auto q = Tensor<float, 3>::zeros(dy.shape(), pool);
@@ -247,10 +262,10 @@ TEST_CASE("the fused product takes the same rule and extras") {
 
 TEST_CASE("a sample of length 0 and a row whose bias is -infinity give 0 and no gradients, not NaN") {
   Pool pool;
-  const Extras extras(5, 65, pool);
+  const Extras extras(5, 65, 65, pool);
   for (Size j = 0; j < 65; ++j) extras.bias.data()[3 * 65 + j] = -std::numeric_limits<double>::infinity();
-  const auto beside = extras.as<double>(65, pool);
-  const Case in(65, pool);
+  const auto beside = extras.as<double>(65, 65, pool);
+  const Case in(65, 65, pool);
   const ops::GroupedHeads heads{2, 1, {AttentionMask::full}};
   const auto result = ops::grouped_attention(in.q, in.kv, heads, beside);
   const auto dbias = Tensor<double, 3>::zeros(beside.bias.shape(), pool);
@@ -270,10 +285,10 @@ TEST_CASE("a sample of length 0 and a row whose bias is -infinity give 0 and no 
 
 TEST_CASE("no bit depends on keys that are left out, and past the length they may be NaN") {
   Pool pool;
-  const Case in(130, pool);
+  const Case in(130, 130, pool);
   const auto results = [&](int kinds) {
-    const Extras extras(kinds, 130, pool);
-    const auto beside = extras.as<double>(130, pool);
+    const Extras extras(kinds, 130, 130, pool);
+    const auto beside = extras.as<double>(130, 130, pool);
     const ops::GroupedHeads heads{2, 1, {AttentionMask::full}};
     const auto result = ops::grouped_attention(in.q, in.kv, heads, beside);
     return std::pair(result.y,
@@ -333,14 +348,28 @@ TEST_CASE("rules and extras that do not fit are an error sentence") {
   }
   auto lengths = Tensor<std::int32_t, 1>::zeros(shape(2), pool);
   lengths.data()[1] = 6;
-  CHECK_THROWS_WITH_AS(ops::key_ranges(2, 5, lengths, {}, pool),
+  CHECK_THROWS_WITH_AS(ops::key_ranges(2, 5, 5, lengths, {}, pool),
                        "dspp: attention needs lengths from 0 to 5, the positions of the sequence, but that of sample 1 "
                        "is 6. Count the tokens of the sample that are not padding.",
                        Error);
   lengths.data()[1] = -1;
-  CHECK_THROWS_AS(ops::key_ranges(2, 5, lengths, {}, pool), Error);
-  CHECK_THROWS_AS(ops::key_ranges(3, 5, lengths, {}, pool), Error);
-  CHECK_THROWS_AS(ops::key_ranges(2, 5, {}, Tensor<std::int32_t, 2>::zeros(shape(2, 4), pool), pool), Error);
+  CHECK_THROWS_AS(ops::key_ranges(2, 5, 5, lengths, {}, pool), Error);
+  CHECK_THROWS_AS(ops::key_ranges(3, 5, 5, lengths, {}, pool), Error);
+  CHECK_THROWS_AS(ops::key_ranges(2, 5, 5, {}, Tensor<std::int32_t, 2>::zeros(shape(2, 4), pool), pool), Error);
   const ops::AttentionExtras<float, Cpu> extras{{}, Tensor<float, 3>::zeros(shape(2, 5, 4), pool)};
   CHECK_THROWS_AS(ops::attention(qkv, 2, {AttentionMask::causal}, extras), Error);
+
+  const auto q = Tensor<float, 3>::zeros(shape(2, 5, 8), pool);
+  const auto kv = Tensor<float, 4>::zeros(shape(2, 7, 2, 8), pool),
+             none = Tensor<float, 4>::zeros(shape(2, 0, 2, 8), pool);
+  for (const AttentionRule& rule : {AttentionRule{}, {AttentionMask::full, 3}})
+    CHECK_THROWS_WITH_AS(ops::grouped_attention(q, kv, {2, 2, rule}),
+                         "dspp: attention to keys of another sequence needs a full mask without a window, but has "
+                         "another rule (queries 5, keys 7). Give AttentionRule{.mask = AttentionMask::full}.",
+                         Error);
+  CHECK_THROWS_AS(ops::grouped_attention(q, none, {2, 2, {AttentionMask::full}}), Error);
+  CHECK_THROWS_WITH_AS(ops::key_ranges(2, 5, 7, {}, Tensor<std::int32_t, 2>::zeros(shape(2, 5), pool), pool),
+                       "dspp: attention by documents needs queries and keys of one sequence, but these have different "
+                       "lengths (queries 5, keys 7). Give Lengths of the keys.",
+                       Error);
 }

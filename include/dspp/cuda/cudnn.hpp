@@ -54,9 +54,9 @@ constexpr CudnnSlices cudnn_slices(const kernels::AttentionExtents& at, Size usu
 template <class T>
 constexpr bool cudnn_takes(const kernels::AttentionExtents& at, bool has_extras) {
   const bool has_window = at.rule.window > 0 && at.rule.window < at.sequence;
-  return sizeof(T) == 2 && !has_extras && at.batch > 0 && at.heads > 0 && at.sequence >= 128 && at.head_dim >= 32 &&
-         at.head_dim <= 128 && at.head_dim % 8 == 0 && at.rule.softcap == 0 &&
-         (!has_window || at.rule.mask == AttentionMask::causal);
+  return sizeof(T) == 2 && !has_extras && at.keys() == at.sequence && at.batch > 0 && at.heads > 0 &&
+         at.sequence >= 128 && at.head_dim >= 32 && at.head_dim <= 128 && at.head_dim % 8 == 0 &&
+         at.rule.softcap == 0 && (!has_window || at.rule.mask == AttentionMask::causal);
 }
 
 template <class T>

@@ -422,8 +422,8 @@ struct Kernel<kernels::BatchedMatmul<T>, Cuda> {
 };
 template <>
 struct Kernel<kernels::KeyRanges, Cuda> {
-  static void run(CudaMemory& on, Size batch, Size sequence, const std::int32_t* lengths, const std::int32_t* documents,
-                  std::int32_t* ranges);
+  static void run(CudaMemory& on, Size batch, Size sequence, Size keys, const std::int32_t* lengths,
+                  const std::int32_t* documents, std::int32_t* ranges);
 };
 template <class T>
 struct Kernel<kernels::Attention<T>, Cuda> {

@@ -141,7 +141,7 @@ constexpr auto attend(X qkv, Size heads, const AttentionRule& rule, const Extras
   const Size own_heads = heads_of_context_rank(exchange.ranks(), heads);
   const auto whole = exchange.whole_sequences(std::move(qkv).take_value(), 3);
   const detail::AttentionGiven<detail::AttentionPlace<X>> given =
-      detail::AttentionBeside<X>::of(qkv.tape(), whole[0], whole[1], extras...);
+      detail::AttentionBeside<X>::of(qkv.tape(), whole[0], whole[1], whole[1], extras...);
   using Own = operations::Attention<T, D, detail::AttentionPlace<X>>;
   using Y = InState<X, part_state<state_of<X>, 2, 3>>;
   return Y(perform<Own>(qkv, whole, own_heads, rule, given), qkv);

@@ -134,7 +134,7 @@ struct AttentionBeside : AttentionGiven<AttentionPlace<X>> {
   static constexpr bool cut = ContextExchange<X>::cut;
 
   template <class... Extras>
-  static constexpr AttentionBeside of(Tape<D>& tape, Size batch, Size sequence, const Extras&... given) {
+  static constexpr AttentionBeside of(Tape<D>& tape, Size batch, Size sequence, Size keys, const Extras&... given) {
     check_extras<X, Extras...>();
     AttentionBeside beside;
     Tensor<std::int32_t, 1, D> lengths;
@@ -149,7 +149,7 @@ struct AttentionBeside : AttentionGiven<AttentionPlace<X>> {
     };
     (take(given), ...);
     if (lengths || documents)
-      beside.extras.ranges = ops::key_ranges(batch, sequence, lengths, documents, tape.memory());
+      beside.extras.ranges = ops::key_ranges(batch, sequence, keys, lengths, documents, tape.memory());
     return beside;
   }
 

@@ -40,8 +40,10 @@ struct GroupedAttentionConfig {
 /// softmax(R q (R k)^T / sqrt(head_dim)) v for every query head, R the rotation by the position, with the rule of the
 /// heads and the extras of attend(qkv, heads, rule).
 ///
-///   q [batch, sequence, heads head_dim / tp]   kv [batch, sequence, 2 kv_heads head_dim / tp], keys before values
+///   q [batch, sequence, heads head_dim / tp]   kv [batch, keys, 2 kv_heads head_dim / tp], keys before values
 ///   -> y like q; heads counts this rank's
+///
+/// Keys of another sequence (cross-attention) need a full mask and no rotation; Lengths are then theirs.
 ///
 /// Placement   Shard<-1> of q, Shard<-1, 2> of kv -> Shard<-1>: heads are local. Under Cp the ranks exchange
 ///             sequences for heads and back.
@@ -50,6 +52,14 @@ struct GroupedAttentionConfig {
 /// Source      Su et al. 2021, arXiv:2104.09864; Ainslie et al. 2023, arXiv:2305.13245
 template <Tracked Q, Tracked KV, class... Extras>
 constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions, const Extras&... extras);
+
+/// The sequence to which another attends: `attention(x, KeysOf{memory}, Lengths{those of memory})`.
+template <Tracked X>
+struct KeysOf {
+  X values;
+};
+template <class X>
+KeysOf(X) -> KeysOf<X>;
 
 /// The attention sub-layer of a Llama: column-parallel projections cut by heads, heads / tp and kv_heads / tp of them
 /// per rank, a row-parallel output projection. Biases of the first projections and a norm of queries and keys, one
@@ -100,6 +110,17 @@ struct GroupedAttention : Layer<P> {
       const auto whole = redistribute<Replicate>(x);  // shared by both projections: one gather, and one sum of dx
       return output(attended(q(whole), kv(whole), extras...));
     }
+  }
+
+  /// Attends to another sequence, with a full mask and without rotation:
+  ///
+  ///   x [batch, sequence, width], other [batch, keys, width] -> like x
+  template <class X, class... Extras>
+  constexpr auto operator()(const Hidden<P>& x, const KeysOf<X>& other, const Extras&... extras) const {
+    if constexpr (P::regather_inputs)
+      return output(attended(q(x), kv(other.values), extras...));
+    else
+      return output(attended(q(redistribute<Replicate>(x)), kv(redistribute<Replicate>(other.values)), extras...));
   }
 
  private:
@@ -242,6 +263,10 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
       "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
   check_alike_over_cp<typename Q::Placement, typename KV::Placement>();
   const ContextExchange<Q> exchange{q.tape().context()};
+  // clang-format off
+  require(kv[1] == q[1] || positions.rope_theta == 0, "dspp: attend needs queries and keys of one sequence to rotate them, but these have different lengths. Give RotaryPositions{.rope_theta = 0}.",
+          ErrorCode::shape, {{"queries", q[1]}, {"keys", kv[1]}});
+  // clang-format on
   if (heads.heads < 1 || heads.kv_heads < 1)
     fail(ErrorCode::shape, "dspp: attend needs heads and kv_heads of at least 1, but got " +
                                std::to_string(heads.heads) + " and " + std::to_string(heads.kv_heads) + ". Give both.");
@@ -252,7 +277,7 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   auto whole_q = exchange.whole_sequences(std::move(q).take_value());
   auto whole_kv = exchange.whole_sequences(repeat_heads(std::move(kv).take_value(), head_dim, times), 2);
   const detail::AttentionGiven<detail::AttentionPlace<Q>> given =
-      detail::AttentionBeside<Q>::of(q.tape(), whole_q[0], whole_q[1], extras...);
+      detail::AttentionBeside<Q>::of(q.tape(), whole_q[0], whole_q[1], whole_kv[1], extras...);
   using Own = operations::GroupedAttention<T, D, detail::AttentionPlace<Q>>;
   return Q(perform<Own>(q, kv, std::move(whole_q), std::move(whole_kv), operations::HeadsOfRank{own, head_dim, times},
                         positions, given),

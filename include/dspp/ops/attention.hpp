@@ -25,16 +25,18 @@ struct AttentionResult {
 template <class T, class D>
 struct AttentionExtras {
   Tensor<std::int32_t, 3, D> ranges;  ///< [batch, sequence, 2]: of key_ranges
-  Tensor<T, 3, D> bias;               ///< [heads, sequence, sequence], added to the scores of every sample
+  Tensor<T, 3, D> bias;               ///< [heads, sequence, keys], added to the scores of every sample
 };
 
 /// The keys [first, end) that lengths [batch] and documents [batch, sequence] leave to each query: those before the
-/// length of its sample, and of its own document, whose adjacent equal ids are one. Either may be unset.
+/// length of its sample, and of its own document, whose adjacent equal ids are one. Either may be unset; documents must
+/// be where the keys are of another sequence than the queries.
 ///
 /// Memory   [batch, sequence, 2] numbers of 32 bits
-/// Throws   Error(shape); Error(usage) for a length outside [0, sequence], now or when the host next synchronizes
+/// Throws   Error(shape); Error(usage) for a length outside [0, keys], now or when the host next synchronizes
 template <class D>
-constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, const Tensor<std::int32_t, 1, D>& lengths,
+constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, Size keys,
+                                                const Tensor<std::int32_t, 1, D>& lengths,
                                                 const Tensor<std::int32_t, 2, D>& documents, Memory<D>& memory);
 
 /// y = softmax(scores) v for each head of qkv [batch, sequence, 3, heads * head_dim]. The scores are q k^T /
@@ -88,7 +90,7 @@ template <class T, class D>
 constexpr kernels::AttentionExtras<T> pointers_of(const AttentionExtras<T, D>& extras,
                                                   const kernels::AttentionExtents& at, const char* who) {
   if (extras.ranges) require_same_shape(extras.ranges.shape(), dspp::shape(at.batch, at.sequence, Size{2}), who);
-  if (extras.bias) require_same_shape(extras.bias.shape(), dspp::shape(at.heads, at.sequence, at.sequence), who);
+  if (extras.bias) require_same_shape(extras.bias.shape(), dspp::shape(at.heads, at.sequence, at.keys()), who);
   return {data_or_null(extras.ranges), data_or_null(extras.bias)};
 }
 
@@ -110,17 +112,24 @@ constexpr Tensor<C, 4, D> dq_sum_of(const kernels::AttentionExtents& at, Memory<
 }  // namespace detail
 
 template <class D>
-constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, const Tensor<std::int32_t, 1, D>& lengths,
+constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, Size keys,
+                                                const Tensor<std::int32_t, 1, D>& lengths,
                                                 const Tensor<std::int32_t, 2, D>& documents, Memory<D>& memory) {
   if (lengths) {
     detail::require_length(lengths[0], batch, "attention", "lengths");
-    launch<kernels::RequireLengths, D>(memory, batch, static_cast<const std::int32_t*>(lengths.data()), sequence,
+    launch<kernels::RequireLengths, D>(memory, batch, static_cast<const std::int32_t*>(lengths.data()), keys,
                                        "attention");
   }
-  if (documents) require_same_shape(documents.shape(), dspp::shape(batch, sequence), "attention");
+  if (documents) {
+    require_same_shape(documents.shape(), dspp::shape(batch, sequence), "attention");
+    // clang-format off
+    require(keys == sequence, "dspp: attention by documents needs queries and keys of one sequence, but these have different lengths. Give Lengths of the keys.", ErrorCode::shape,
+            {{"queries", sequence}, {"keys", keys}});
+    // clang-format on
+  }
   auto ranges = Tensor<std::int32_t, 3, D>::uninitialized(dspp::shape(batch, sequence, Size{2}), memory,
                                                           Category::activations, "attention");
-  launch<kernels::KeyRanges, D>(memory, batch, sequence,
+  launch<kernels::KeyRanges, D>(memory, batch, sequence, keys,
                                 static_cast<const std::int32_t*>(detail::data_or_null(lengths)),
                                 static_cast<const std::int32_t*>(detail::data_or_null(documents)), ranges.data());
   return ranges;

@@ -18,9 +18,10 @@ struct GroupedHeads {
   AttentionRule rule{};
 };
 
-/// y = softmax(scores) v for each query head, the scores as in attention.
+/// y = softmax(scores) v for each query head, the scores as in attention. Keys may be of another sequence than queries
+/// under a full mask without a window.
 ///
-///   q [batch, sequence, heads * head_dim]   kv [batch, sequence, 2, kv_heads * head_dim]   y like q
+///   q [batch, sequence, heads * head_dim]   kv [batch, keys, 2, kv_heads * head_dim]   y like q
 ///
 /// Cost     as attention of `heads` heads. Parallel over (batch, query head).
 /// Memory   the results; per thread a scratch of a few tiles, whatever the sequence (cpu/attention.hpp)
@@ -59,10 +60,16 @@ namespace detail {
 constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>& kv, const GroupedHeads& heads) {
   const bool divides =
       heads.heads > 0 && heads.kv_heads > 0 && heads.heads % heads.kv_heads == 0 && q[2] % heads.heads == 0;
-  if (!divides || kv[0] != q[0] || kv[1] != q[1] || kv[2] != 2 || kv[3] != q[2] / heads.heads * heads.kv_heads)
+  if (!divides || kv[0] != q[0] || (kv[1] == 0 && q[1] > 0) || kv[2] != 2 ||
+      kv[3] != q[2] / heads.heads * heads.kv_heads)
     fail_of_heads(q, kv, heads.heads, heads.kv_heads);
   require_rule(heads.rule);
-  return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.rule};
+  const bool across = kv[1] != q[1];
+  // clang-format off
+  require(!across || (heads.rule.mask == AttentionMask::full && heads.rule.window == 0), "dspp: attention to keys of another sequence needs a full mask without a window, but has another rule. Give AttentionRule{.mask = AttentionMask::full}.",
+          ErrorCode::shape, {{"queries", q[1]}, {"keys", kv[1]}});
+  // clang-format on
+  return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.rule, across ? kv[1] : 0};
 }
 
 }  // namespace detail
@@ -109,7 +116,7 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
 
 DSPP_INLINE void detail::fail_of_heads(Extents q, Extents kv, Size heads, Size kv_heads) {
   fail(ErrorCode::shape,
-       "dspp: grouped_attention needs q [batch, sequence, heads * head_dim], kv [batch, sequence, 2, kv_heads * "
+       "dspp: grouped_attention needs q [batch, sequence, heads * head_dim], kv [batch, keys, 2, kv_heads * "
        "head_dim] and kv_heads that divide heads, but it got " +
            to_string(q) + ", " + to_string(kv) + ", " + std::to_string(heads) + " heads and " +
            std::to_string(kv_heads) + " of keys and values. Choose heads that fit the extents.");

@@ -396,11 +396,14 @@ template <class T>
 struct BatchedMatmul;
 
 /// Heads of attention: query heads, in groups that share one head of keys and values. The fused qkv is [batch,
-/// sequence, 3, heads * head_dim]; else q is [batch, sequence, heads * head_dim] and kv [batch, sequence, 2, kv_heads *
+/// sequence, 3, heads * head_dim]; else q is [batch, sequence, heads * head_dim] and kv [batch, keys, 2, kv_heads *
 /// head_dim].
 struct AttentionExtents {
   Size batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
   AttentionRule rule{};
+  Size other_keys = 0;  ///< keys of a sample if they are of another sequence, under a full mask; else 0
+
+  DSPP_HOST_DEVICE constexpr Size keys() const { return other_keys > 0 ? other_keys : sequence; }
 
   DSPP_HOST_DEVICE constexpr Size width() const { return heads * head_dim; }
   /// Query heads of one head of keys and values.
@@ -411,6 +414,7 @@ struct AttentionExtents {
   constexpr double flops() const {
     const Size near = rule.window > 0 && rule.window < sequence ? rule.window : sequence;
     const auto n = static_cast<double>(sequence), m = static_cast<double>(near);
+    if (other_keys > 0) return static_cast<double>(batch * width()) * 2 * n * static_cast<double>(other_keys);
     const double twice_pairs =
         rule.mask == AttentionMask::full ? 2 * n + 2 * (m - 1) * (2 * n - m) : m * (2 * n - m + 1);
     return static_cast<double>(batch * width()) * twice_pairs;
@@ -422,12 +426,12 @@ template <class T>
 struct AttentionExtras {
   /// [batch, sequence, 2]: query i attends to no keys but [first, end), neither of which falls from i to i + 1.
   const std::int32_t* ranges = nullptr;
-  const T* bias = nullptr;  ///< [heads, sequence, sequence], added to the scores of every sample
+  const T* bias = nullptr;  ///< [heads, sequence, keys], added to the scores of every sample
 };
 
-/// (Size batch, Size sequence, const int32* lengths, const int32* documents, int32* ranges): the ranges of
+/// (Size batch, Size sequence, Size keys, const int32* lengths, const int32* documents, int32* ranges): the ranges of
 /// AttentionExtras, of lengths [batch] and of documents [batch, sequence], whose adjacent equal ids are one; either may
-/// be null.
+/// be null, documents must be where keys are not as many as the sequence.
 struct KeyRanges;
 
 /// (AttentionExtents, AttentionExtras<T>, const T* qkv, T* y, Compute<T>* log_sum_exp): of a query without keys y is 0

@@ -9,17 +9,17 @@ namespace dspp {
 /// The ranges of keys by lengths and documents. On the calling thread.
 template <>
 struct Kernel<kernels::KeyRanges, Cpu> {
-  static void run(Size batch, Size sequence, const std::int32_t* lengths, const std::int32_t* documents,
+  static void run(Size batch, Size sequence, Size keys, const std::int32_t* lengths, const std::int32_t* documents,
                   std::int32_t* ranges) {
     for (Size b = 0; b < batch; ++b, ranges += 2 * sequence) {
-      const Size length = lengths == nullptr ? sequence : lengths[b];
+      const Size length = lengths == nullptr ? keys : lengths[b];
       const std::int32_t* ids = documents == nullptr ? nullptr : documents + b * sequence;
       for (Size begin = 0, end = 0; begin < sequence; begin = end) {
         do ++end;
         while (end < sequence && (ids == nullptr || ids[end] == ids[begin]));
         for (Size i = begin; i < end; ++i) {
           ranges[2 * i] = static_cast<std::int32_t>(begin);
-          ranges[2 * i + 1] = static_cast<std::int32_t>(end < length ? end : length);
+          ranges[2 * i + 1] = static_cast<std::int32_t>(ids != nullptr && end < length ? end : length);
         }
       }
     }
@@ -128,13 +128,13 @@ struct HeadsAt : kernels::AttentionExtents {
   /// Of a sample, with its part of AttentionExtras::ranges.
   template <class T>
   HeadExtents head(Size sample, const kernels::AttentionExtras<T>& extras) const {
-    return {sequence, sequence, head_dim, rule,
+    return {sequence, keys(), head_dim, rule,
             extras.ranges == nullptr ? nullptr : extras.ranges + sample * sequence * 2};
   }
-  /// [sequence, sequence] of query head i of batch * heads, of a bias or its gradient.
+  /// [sequence, keys] of query head i of batch * heads, of a bias or its gradient.
   template <class T>
   T* of_head(T* bias, Size i) const {
-    return bias == nullptr ? nullptr : bias + i % heads * sequence * sequence;
+    return bias == nullptr ? nullptr : bias + i % heads * sequence * keys();
   }
   /// f(i) for i in [0, batch * count), in parallel; over count alone if the samples add to one sum.
   template <class F>
@@ -158,7 +158,7 @@ struct HeadsAt : kernels::AttentionExtents {
   template <class T>
   HeadRows<T> key_value(T* kv, Size i, int part) const {
     const Size head = i % kv_heads * head_dim;
-    return {kv + i / kv_heads * sequence * 2 * kv_width() + part * kv_width() + head, 2 * kv_width()};
+    return {kv + i / kv_heads * keys() * 2 * kv_width() + part * kv_width() + head, 2 * kv_width()};
   }
 };
 
