@@ -64,7 +64,8 @@ inline void check_nccl_cards(const std::vector<NcclCard>& cards) {
              "dspp: NCCL needs a GPU for each rank, but " + rank(s) + " and " + rank(r) + " are both on GPU " +
                  std::string(cards[r].gpu.data()) +
                  " of one machine. Start as many ranks there as it has GPUs; ranks that are threads "
-                 "of one process can share one without NCCL.");
+                 "of one process can share one without NCCL, processes where dspp::cuda is configured with "
+                 "DSPP_NCCL=OFF.");
   }
   std::vector<GpuKind> kinds;
   for (const NcclCard& card : cards) kinds.push_back(card.kind);

@@ -245,8 +245,8 @@ class NcclGroup final : public NcclLine, public std::enable_shared_from_this<Ncc
   /// On stream(), unless they are one.
   void copy(void* to, const void* from, Size bytes) {
     if (to != from && bytes > 0)
-      gpu::check({"copy", 1, bytes},
-                 cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream()));
+      gpu::check_issued({"copy", 1, bytes}, stream(),
+                        cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream()));
   }
 
   void drop_calls() noexcept override { calls_.clear(); }

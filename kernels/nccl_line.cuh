@@ -287,8 +287,6 @@ inline void NcclLine::fail_result(ncclResult_t result) {
     rank_.world().poll();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  int gpu = 0;
-  cudaGetDevice(&gpu);
   const char* said = ncclGetLastError(comm);
   std::string words = std::string("'") + ncclGetErrorString(result) + "'";
   if (said && *said) words += std::string(" (") + said + ")";
@@ -296,8 +294,7 @@ inline void NcclLine::fail_result(ncclResult_t result) {
   fail(lost    ? ErrorCode::peer_lost
        : wrong ? ErrorCode::usage
                : ErrorCode::state,
-       "dspp: " + rank_.name() + " on GPU " + std::to_string(gpu) + " needs NCCL in " + where() + ", but it says " +
-           words +
+       "dspp: " + gpu::place_of_thread() + " needs NCCL in " + where() + ", but it says " + words +
            (lost ? ". Look for a rank or a machine that was lost."
                  : ". Look at the first error of all ranks, and start them with NCCL_DEBUG=WARN."));
 }

@@ -15,12 +15,14 @@ namespace train_gpt {
 
 using dspp::Size;
 
-/// Two on the processor, one on each GPU; more where the policy needs them.
+/// Two on the processor, one on each GPU, of which some stay idle where the policy does not divide them; more where it
+/// needs more.
 ///
 /// Throws   Error(usage) where CUDA opens no GPU
 template <dspp::Device D>
 Size default_ranks(int model_ranks) {
-  return dspp::round_up(std::is_same_v<D, dspp::Cpu> ? 2 : dspp::DeviceRank<D>::devices(), model_ranks);
+  if (std::is_same_v<D, dspp::Cpu>) return dspp::round_up(2, model_ranks);
+  return std::max(dspp::DeviceRank<D>::devices() / model_ranks, 1) * model_ranks;
 }
 
 /// Refuses a job whose planned memory exceeds the machine's, or what is free on a GPU. Of several processes each checks

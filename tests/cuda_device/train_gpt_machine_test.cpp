@@ -49,6 +49,7 @@ TEST_CASE("without a number of ranks train_gpt has one on each GPU, and as many 
     const Gpus some(gpus);
     CHECK(train_gpt::default_ranks<Cuda>(1) == gpus);
     CHECK(train_gpt::default_ranks<Cuda>(4) == (gpus == 8 ? 8 : 4));
+    CHECK(train_gpt::default_ranks<Cuda>(3) == (gpus == 8 ? 6 : 3));
   }
   CHECK(train_gpt::default_ranks<Cpu>(1) == 2);
   CHECK(train_gpt::default_ranks<Cpu>(3) == 3);

@@ -10,6 +10,7 @@
 
 #include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/reductions.hpp>
+#include <dspp/autograd/report.hpp>
 #include <dspp/optim/sgd.hpp>
 
 using namespace dspp;
@@ -294,6 +295,8 @@ namespace {
 enum class Terms {
   mean_alone,
   two_cross_entropies,
+  two_over_samples,
+  sometimes_over_samples,
   cross_entropy_and_mean,
   other_targets,
   alone,
@@ -320,6 +323,10 @@ struct OwnLoss : Layer<P> {
       const auto next = cross_entropy<P>(tokens.logits(x), targets, small.vocabulary);
       const auto same = cross_entropy<P>(tokens.logits(x), ids, small.vocabulary);
       return next + same;
+    } else if constexpr (What == Terms::two_over_samples || What == Terms::sometimes_over_samples) {
+      const auto next = cross_entropy<P>(tokens.logits(x), targets, small.vocabulary);
+      if (What == Terms::sometimes_over_samples && targets.value().data()[0] == ignored_target) return next;
+      return mean_over_samples(next + cross_entropy<P>(tokens.logits(x), ids, small.vocabulary));
     } else if constexpr (What == Terms::float_sum || What == Terms::no_number) {
       float sum = 0;
       for (Size i = 0; i < targets.target_weights.count(); ++i) sum += targets.target_weights.data()[i];
@@ -578,6 +585,61 @@ TEST_CASE("terms of a loss that count different numbers of targets are refused")
   });
 }
 
+TEST_CASE("mean_over_samples of token batches counts every target, with weights and unequal rows, too") {
+  using P = Policy<F64>;
+  run_ranks_of<P>({.ranks = 2}, [&](World<P>& world) {
+    const BatchSizes sizes{.accumulate = 2};
+    Engine engine{world, OwnLoss<P, Terms::two_over_samples>(), Sgd{}, sizes, {.check_ranks = 1}};
+    std::vector<Batch<Cpu>> batches;
+    double own = 0;
+    for (Size a = 0; a < 2; ++a) {
+      const Size rows = 1 + world.rank() + 2 * a;
+      batches.push_back(rows_of(world, 8 * world.rank() + 4 * a, rows));
+      auto& batch = batches.back();
+      std::fill_n(batch.targets.data(), a + world.rank(), ignored_target);
+      batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
+      batch.target_weights.write([&](float* w) {
+        for (Size i = 0; i < batch.targets.count(); ++i) w[i] = static_cast<float>(1 + i % 3);
+      });
+      const MeanLoss mean = engine.eval_batch(batch);
+      CHECK(mean.counted == static_cast<double>(batch.targets.count()));
+      own += mean.mean * mean.counted;
+    }
+    std::vector<double> sum = {own};
+    all_reduce(world.replicas(), buffer(sum.data(), 1), Purpose::scalar);
+    const StepReport report = engine.train_batch(batches);
+    const Size tokens = batches[0].targets[1] * (1 + 2 + 3 + 4);
+    CHECK(report.targets == static_cast<double>(tokens));
+    CHECK(report.loss == doctest::Approx(sum[0] / report.targets).epsilon(1e-12));
+  });
+}
+
+TEST_CASE("mean_over_samples in some micro-steps only, or on some ranks only, is an error") {
+  using P = Policy<F64>;
+  const auto train = [](int ranks, std::vector<Size> ignored) {
+    run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
+      const BatchSizes sizes{.accumulate = std::ssize(ignored) / ranks};
+      Engine engine{world, OwnLoss<P, Terms::sometimes_over_samples>(), Sgd{}, sizes, {.check_ranks = 1}};
+      std::vector<Batch<Cpu>> batches;
+      for (std::size_t m = 0; m < ignored.size(); ++m)
+        if (static_cast<int>(m) % ranks == world.rank()) {
+          batches.push_back(rows_of(world, 2 * static_cast<Size>(m), 2));
+          std::fill_n(batches.back().targets.data(), ignored[m], ignored_target);
+        }
+      engine.train_batch(batches);
+    });
+  };
+  CHECK_NOTHROW(train(1, {0, 0}));
+  CHECK_NOTHROW(train(2, {1, 1}));
+  for (const std::vector<Size>& mixed : {std::vector<Size>{0, 1}, {1, 0}}) {
+    CHECK_THROWS_WITH_AS(train(1, mixed),
+                         "dspp: the micro-steps of a step need one kind of mean, but only some of them return "
+                         "mean_over_samples(loss). Return it in every forward, or in none.",
+                         Error);
+    CHECK_THROWS_WITH_AS(train(2, mixed), doctest::Contains("'reports' is "), Error);
+  }
+}
+
 TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal rows, and refused with unequal masks") {
   using P = Policy<F64>;
   const auto norm_of = [](int ranks, std::vector<Size> rows, std::vector<Size> ignored_rows) {
@@ -605,8 +667,8 @@ TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal row
     CHECK_THROWS_WITH_AS(norm_of(ranks, {3, 3}, {1, 0}),
                          "dspp: Engine needs the same mean target weight (0 for ignored ones) on every rank and in "
                          "every micro-step if a loss takes mean(x), but these differ. Take sum(x) / (the sum of the "
-                         "batch's target weights), neither ignore nor weight targets, or return "
-                         "mean_over_samples(loss).",
+                         "batch's target weights), neither ignore nor weight targets, or, if it is no report, "
+                         "return mean_over_samples(loss).",
                          Error);
 }
 

@@ -161,7 +161,7 @@ struct Steps {
 /// Steps on 12 samples each, in micro-batches of 3.
 template <class P, class Optimizer>
 Steps pretrain(int ranks, Size micro_batches, Size count, const Optimizer& optimizer, Size only = -1) {
-  const Size data_ranks = ranks / P::tp;
+  const Size data_ranks = ranks / (P::tp * P::cp);
   const BatchSizes sizes{.micro_batch = 3, .accumulate = micro_batches / data_ranks};
   Steps steps;
   run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
@@ -203,6 +203,7 @@ TEST_CASE("mean_over_samples of terms that count differently is the mean of the 
   check(pretrain<Policy<F64, Zero<2>>>(2, 4, 3, adam));
   check(pretrain<Policy<F64, Zero<3>>>(4, 4, 3, adam));
   check(pretrain<Policy<F64, Zero<1>, Tp<2>>>(4, 4, 3, adam));
+  check(pretrain<Policy<F64, Zero<2>, Cp<2>>>(4, 4, 3, adam));
 
   const Sgd sgd{.lr = 1};
   std::vector<double> average;

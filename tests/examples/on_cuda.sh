@@ -9,6 +9,10 @@ unit=$2/examples_on_cuda.cpp compiler=$3
 shift 3
 mkdir -p "${unit%/*}"
 programs=$(grep -l '^using P = Policy<.*>;$' examples/*.cpp)
+[ "$(printf '%s\n' "$programs" | wc -l)" -eq "$(grep -l '^using P = ' examples/*.cpp | wc -l)" ] || {
+  printf '%s\n' "dspp: each example that runs a policy P needs a line 'using P = Policy<...>;', but one has another." >&2
+  exit 1
+}
 {
   printf '%s\n' '#include <dspp/launch/cuda_rank.hpp>'
   # shellcheck disable=SC2086 # no name in the project has a space

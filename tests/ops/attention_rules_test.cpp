@@ -364,8 +364,8 @@ TEST_CASE("rules and extras that do not fit are an error sentence") {
              none = Tensor<float, 4>::zeros(shape(2, 0, 2, 8), pool);
   for (const AttentionRule& rule : {AttentionRule{}, {AttentionMask::full, 3}})
     CHECK_THROWS_WITH_AS(ops::grouped_attention(q, kv, {2, 2, rule}),
-                         "dspp: attention to keys of another sequence needs a full mask without a window, but has "
-                         "another rule (queries 5, keys 7). Give AttentionRule{.mask = AttentionMask::full}.",
+                         "dspp: attention to other keys needs a full mask without a window, but has another rule "
+                         "(queries 5, keys 7). Give .mask = AttentionMask::full.",
                          Error);
   CHECK_THROWS_AS(ops::grouped_attention(q, none, {2, 2, {AttentionMask::full}}), Error);
   CHECK_THROWS_WITH_AS(ops::key_ranges(2, 5, 7, {}, Tensor<std::int32_t, 2>::zeros(shape(2, 5), pool), pool),

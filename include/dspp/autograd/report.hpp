@@ -46,6 +46,8 @@ constexpr void report(const char* name, const Variable<T, Rank, D, Where>& value
 ///
 /// Note     this is the mean that data parallelism takes elsewhere. Where a term's ignored targets are unevenly spread
 ///          it depends on how ranks, Cp and micro-steps divide the batch, unlike that over counted targets
+/// Throws   Error(usage) in backward, if another micro-step of the step has none; in a step that checks the ranks, if
+///          another rank has none
 template <class T, Device D, class Where>
 constexpr Variable<T, 0, D, Where> mean_over_samples(Variable<T, 0, D, Where> loss) {
   Context<D>& context = loss.tape().context();

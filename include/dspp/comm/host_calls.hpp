@@ -31,17 +31,21 @@ struct HostCalls {
 };
 
 template <class C>
+inline constexpr bool is_of_threads = false;
+template <class C>
+requires(C::of_threads) inline constexpr bool is_of_threads<C> = true;
+
+template <class C>
 inline constexpr HostCalls host_calls_of = {
     [](void* c, Collective collective, PurposeAt purpose, int root, std::span<const PostedPair> pairs, int peer) {
       return static_cast<C*>(c)->announce(collective, purpose, root, pairs, peer);
     },
-    [](void* c) { static_cast<C*>(c)->poll(); }, [](void* c) { static_cast<C*>(c)->expire(); },
+    [](void* c) { static_cast<C*>(c)->poll(); },
+    [](void* c) { static_cast<C*>(c)->expire(); },
     [](void* c, const Error& error) { static_cast<C*>(c)->abort(error); },
-    [](const void* c) { return static_cast<const C*>(c)->timeout_seconds(); }, requires {requires C::of_threads;
-}  // namespace dspp::detail
-,
-}
-;
+    [](const void* c) { return static_cast<const C*>(c)->timeout_seconds(); },
+    is_of_threads<C>,
+};
 
 /// Those of a C; null if it compares no calls.
 template <class C>

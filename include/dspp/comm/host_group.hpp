@@ -17,13 +17,13 @@ namespace dspp {
 ///          some 150 bytes to every other rank between processes. At most 16 calls are unanswered; one more waits.
 class HostGroup {
  public:
-  /// Throws   Error(usage) for a communicator of several ranks that are neither threads nor MPI's nor TCP's
+  /// Throws   Error(usage) for a communicator of several ranks that compares no calls, as Threads, Mpi and Tcp do
   explicit HostGroup(AnyCommunicator group) : group_(std::move(group)), calls_(group_.table_->host) {
     if (group_.size() > 1 && calls_ == nullptr)
-      fail(
-          ErrorCode::usage,
-          "dspp: a device's collectives need a host group of threads or MPI ranks, which compares their calls, but got "
-          "another communicator. Use ThreadWorld or MpiWorld.");
+      fail(ErrorCode::usage,
+           "dspp: a device's collectives need a host group of threads or of ranks that MPI or TCP connects, which "
+           "compares "
+           "their calls, but got another communicator. Use ThreadWorld, MpiWorld or TcpWorld.");
   }
 
   int rank() const { return group_.rank(); }

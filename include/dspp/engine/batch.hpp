@@ -145,6 +145,7 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
 [[noreturn]] void refuse_begun(Size micro_steps);
 [[noreturn]] void refuse_micro_batches(Size needed, const char* got);
 [[noreturn]] void refuse_reports(const char* name);
+[[noreturn]] void refuse_other_mean();
 }  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -167,6 +168,11 @@ DSPP_INLINE void detail::refuse_micro_batches(Size needed, const char* got) {
 DSPP_INLINE void detail::refuse_reports(const char* name) {
   fail(ErrorCode::usage, std::string("dspp: the micro-steps of a step need the same reports, but '") + name +
                              "' is not in all of them. Report a number in every forward, or in none of a step.");
+}
+DSPP_INLINE void detail::refuse_other_mean() {
+  fail(ErrorCode::usage,
+       "dspp: the micro-steps of a step need one kind of mean, but only some of them return mean_over_samples(loss). "
+       "Return it in every forward, or in none.");
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -19,11 +19,13 @@ namespace dspp {
 /// The result of a step.
 struct StepReport {
   bool acted = false;        ///< false between accumulation boundaries
-  double loss = 0;           ///< mean over the counted targets of the global batch, the same on every rank
+  double loss = 0;           ///< mean over the counted targets of the global batch, the same on every rank (or over
+                             ///< its samples: mean_over_samples)
   bool skipped = false;      ///< a loss or gradient was not finite on some rank, or too large: no rank updated anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< of this step; engine.loss_scale() is that of the next
-  double targets = 0;      ///< of the global batch that are not ignored; with target_weights, the sum of their weights
+  double targets = 0;      ///< what the loss is a mean over: the targets of the global batch that are not ignored, with
+                           ///< target_weights the sum of their weights, or its samples
   NonFinite nonfinite{};   ///< where, if it was not finite; `name` is valid as long as the engine
   List<Metric> metrics{};  ///< what the forwards reported, as the mean over the counted targets
 

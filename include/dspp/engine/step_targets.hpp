@@ -57,7 +57,7 @@ constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, cons
       const Shape<1> flat = shape(batch.targets.count());
       const auto weights = batch.target_weights.reshape(flat);
       ops::detail::require_weights(weights, "Engine");
-      if (counts.empty() || reported.unweighted) detail::WrongCounts::without_weights();
+      if (counts.empty() || (reported.unweighted && !reported.all_count)) detail::WrongCounts::without_weights();
       if (reported.all_count) return ops::count_targets(detail::targets_of(batch, 0, cp), Scalar<double, D>(), loss);
       return ops::count_weighted_targets(batch.targets.reshape(flat), weights, counts, loss);
     }
@@ -107,10 +107,12 @@ class StepTargets {
   /// finite, which makes every gradient NaN on all ranks, even one that would be finite.
   ///
   /// Throws   Error(usage), now or when the host next synchronizes, for a loss with a mean over elements if c / p
-  ///          differs between micro-batches
+  ///          differs between micro-batches; now, for a mean_over_samples in some micro-steps only
   template <class C>
   constexpr Scalar<C, D> add(const Tensor<double, 1, D>& counts, const Scalar<C, D>& loss, double scale,
-                             bool plain_mean) {
+                             bool plain_mean, bool all_count = false) {
+    if (micro_steps_ > 0 && all_count != all_count_) detail::refuse_other_mean();
+    all_count_ = all_count;
     ++micro_steps_;
     auto seed = Scalar<C, D>::uninitialized({}, *memory_, Category::activations, "loss seed");
     const kernels::SeedArguments arguments{replicas_->size(), micro_steps_, scale, plain_mean};
@@ -140,7 +142,11 @@ class StepTargets {
       launch<kernels::AddCounted, D>(*memory_, static_cast<const double*>(counts.data()),
                                      static_cast<const double*>(report.value.data()), sums_of_reports_.data_from(at));
     }
-    if (reports.size() < reported_.size()) detail::refuse_reports(reported_[reports.size()].name);
+    for (const Metric& other : reported_) {
+      bool found = false;
+      for (const Reported<D>& report : reports) found |= std::string_view(report.name) == other.name;
+      if (!found) detail::refuse_reports(other.name);
+    }
   }
   /// Sums up what was reported in a step over the replicas.
   ///
@@ -194,6 +200,7 @@ class StepTargets {
   Tensor<double, 1, D> sums_of_reports_;
   List<Metric> reported_;  ///< the names of this step, in the order of the sums
   Size micro_steps_ = 0;
+  bool all_count_ = false;  ///< of the micro-steps so far
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

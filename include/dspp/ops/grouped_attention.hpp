@@ -66,7 +66,7 @@ constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>&
   require_rule(heads.rule);
   const bool across = kv[1] != q[1];
   // clang-format off
-  require(!across || (heads.rule.mask == AttentionMask::full && heads.rule.window == 0), "dspp: attention to keys of another sequence needs a full mask without a window, but has another rule. Give AttentionRule{.mask = AttentionMask::full}.",
+  require(!across || (heads.rule.mask == AttentionMask::full && heads.rule.window == 0), "dspp: attention to other keys needs a full mask without a window, but has another rule. Give .mask = AttentionMask::full.",
           ErrorCode::shape, {{"queries", q[1]}, {"keys", kv[1]}});
   // clang-format on
   return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.rule, across ? kv[1] : 0};

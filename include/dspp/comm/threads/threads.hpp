@@ -47,7 +47,7 @@ class ThreadGroup;
 /// Memory: no data. A slot keeps the capacity of its longest list of pairs; after that calls allocate nothing.
 class Threads : public detail::Posting<detail::ThreadRank> {
  public:
-  static constexpr bool of_threads = true;
+  static constexpr bool of_threads = true;  ///< its ranks are threads of one process
 
   /// The same rank of the same group, for memory of a device that `make` moves. Every rank calls it, equally often.
   Threads on_device(std::function<std::unique_ptr<detail::RankShare>(detail::ThreadTable&, int)> make) const;

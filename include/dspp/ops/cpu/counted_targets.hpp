@@ -186,7 +186,7 @@ DSPP_INLINE void detail::WrongCounts::beside_mean() {
   fail(ErrorCode::usage,
        "dspp: Engine needs the same mean target weight (0 for ignored ones) on every rank and in every micro-step if a "
        "loss takes mean(x), but these differ. Take sum(x) / (the sum of the batch's target weights), neither ignore "
-       "nor weight targets, or return mean_over_samples(loss).");
+       "nor weight targets, or, if it is no report, return mean_over_samples(loss).");
 }
 
 }  // namespace dspp
