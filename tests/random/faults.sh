@@ -94,7 +94,7 @@ F64 | autograd/operators.hpp | tape.give(b, sign == 1 ? | tape.give(b, sign != 0
 F64 | autograd/operators.hpp | ops::sum_to(ops::mul(dx, z), divisor.shape()), -1)); | ops::sum_to(ops::mul(dx, z), divisor.shape()), 1));
 F64 | autograd/shape_operators.hpp | begin += extents[i++]) | begin += extents[0 * i++])
 F64 | autograd/shape_operators.hpp | if ((!tape.has_gradient(slots[I]) && ...)) return; | if ((!tape.has_gradient(slots[I]) || ...)) return;
-F64 | ops/cpu/attention.hpp | lengths == nullptr ? keys : lengths[b]; | lengths == nullptr ? sequence : lengths[0];
+F64 | ops/cpu/attention.hpp | lengths == nullptr ? keys : lengths[b]; | lengths == nullptr ? keys : lengths[0];
 F64 | engine/step_targets.hpp | if (!reported_.empty() && replicas_->size() > 1) | if (!reported_.empty() && replicas_->size() < 1)
 F64 own | autograd/redistribute.hpp | tape.give(slot, move_over<Partial, Shard<Dim>>(*over(tape), std::move(dy))); | tape.give(slot, move_over<Replicate, Shard<Dim>>(*over(tape), std::move(dy)));
 F64, Tp<2> own | models/bert.hpp | gelu(head(y), GeluForm::exact) | gelu(head(y), GeluForm::tanh)

@@ -64,9 +64,9 @@ constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>&
       kv[3] != q[2] / heads.heads * heads.kv_heads)
     fail_of_heads(q, kv, heads.heads, heads.kv_heads);
   require_rule(heads.rule);
-  const bool across = kv[1] != q[1];
+  const bool across = kv[1] != q[1], is_plain = heads.rule.mask == AttentionMask::full && heads.rule.window == 0;
   // clang-format off
-  require(!across || (heads.rule.mask == AttentionMask::full && heads.rule.window == 0), "dspp: attention to other keys needs a full mask without a window, but has another rule. Give .mask = AttentionMask::full.",
+  require(!across || is_plain, "dspp: attention to other keys needs a full mask without a window, but has another rule. Give .mask = AttentionMask::full.",
           ErrorCode::shape, {{"queries", q[1]}, {"keys", kv[1]}});
   // clang-format on
   return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.rule, across ? kv[1] : 0};
