@@ -114,3 +114,34 @@ TEST_CASE("a decay outside of [0, 1) is an error in words") {
           doctest::Contains("dspp: WeightAverage needs a decay from 0 to below 1, but got another. Change it."), Error);
   });
 }
+
+TEST_CASE("an update between micro-steps, or of an average of weights that others have replaced, is an error") {
+  using P = Policy<F64>;
+  const Folder folder;
+  run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1}, [&](World<P>& world) {
+    Engine engine{world, Gpt<P>{tiny}, AdamW{}, BatchSizes{.accumulate = 2}};
+    save_weights(engine, folder.file("weights"));
+    WeightAverage average{engine, decay};
+    const auto half = [&](Size i) {
+      engine.backward(engine.forward(batch_of<Cpu>(world.memory(), 8 * i, 0, 2, 4, 13)));
+      engine.step();
+    };
+    half(0);
+    CHECK_THROWS_WITH_AS(average.update(),
+                         "dspp: WeightAverage needs a training between two steps, but gradients wait for the next "
+                         "step(). Call update() and within() after the step that acts.",
+                         Error);
+    half(1);
+    average.update();
+    save_average(average, folder.file("average"));
+    load_weights(engine, folder.file("weights"));
+    CHECK_THROWS_WITH_AS(average.update(),
+                         "dspp: WeightAverage needs the weights that it began with, but others were loaded since. Make "
+                         "it after loading, or call load_average(...).",
+                         Error);
+    load_average(average, folder.file("average"));
+    average.update();
+    WeightAverage later{engine, decay};
+    later.update();
+  });
+}

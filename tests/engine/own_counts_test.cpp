@@ -214,3 +214,42 @@ TEST_CASE("mean_over_samples of terms that count differently is the mean of the 
   }
   CHECK(worst_difference(pretrain<Policy<F64>>(1, 4, 1, sgd).weights, average) < 1e-12);
 }
+
+namespace {
+
+/// A cross-entropy that is no part of the loss, but reported.
+template <class P>
+struct Watched : Layer<P> {
+  ColumnParallel<Linear, P> word{width, classes};
+  bool in_loss, over_samples;
+  constexpr Watched(bool part, bool samples) : in_loss(part), over_samples(samples) {}
+  constexpr void visit(auto&& f) { f("word", word); }
+  constexpr Loss<P> loss(const Sentences<P>& batch) const {
+    const auto x = cast<ElementOf<P>>(batch.values);
+    const auto watched = cross_entropy<P>(word(x), batch.words, classes);
+    report("watched", watched);
+    const auto size = sum(redistribute<Invariant>(square(word(x))));
+    const auto loss = in_loss ? size + watched : 0.5 * size;
+    return over_samples ? mean_over_samples(loss) : loss;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a cross-entropy that only a report takes is an error, since its targets would count") {
+  using P = Policy<F64>;
+  const auto train = [](bool in_loss, bool over_samples) {
+    run_ranks_of<P>({}, [&](World<P>& world) {
+      const BatchSizes sizes{.micro_batch = 3};
+      Engine engine{world, Watched<P>(in_loss, over_samples), AdamW{}, sizes};
+      engine.train_batch(batches(world, SentenceSource{}, sizes, {.steps = 1}).step(0));
+    });
+  };
+  CHECK_NOTHROW(train(true, false));
+  CHECK_NOTHROW(train(false, true));
+  CHECK_THROWS_WITH_AS(train(false, false),
+                       "dspp: Engine needs each cross_entropy of a forward in its loss, which is a mean over the "
+                       "targets that they count, but one has no part in it. Leave it out, or return "
+                       "mean_over_samples(loss).",
+                       Error);
+}

@@ -45,6 +45,7 @@ struct CountedTargets {
   double most = 0;                   ///< of the targets of a term, ignored or not; 0: not known
   bool unweighted = false;           ///< a term had targets without weights
   bool plain_mean = false;           ///< mean(x) was taken over all elements, ignored targets or not
+  int means = 0, means_of_loss = 0;  ///< cross-entropies of the forward, and those that got a gradient
   bool all_count = false;            ///< mean_over_samples: what the terms count is not asked
 };
 
@@ -95,6 +96,11 @@ struct Context {
     targets.of_terms.push_back(counted);
     if (all > targets.most) targets.most = all;
   }
+  /// Reports a mean over counted targets, which has to be a part of the loss: it calls has_gradient() in its backward.
+  constexpr void takes_mean() {
+    if (!in_backward) ++targets.means;
+  }
+  constexpr void has_gradient() { ++targets.means_of_loss; }
   /// Reports a term of the loss without target weights.
   constexpr void takes_unweighted() {
     if (!in_backward) targets.unweighted = true;

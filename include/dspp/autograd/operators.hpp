@@ -80,20 +80,24 @@ struct Sum {
                                                double sign) {
     if constexpr (RankX == RankY)
       if (sign == 1 && x.shape() == y.shape()) return of_one_shape(x, y);
-    auto value = sign == 1 ? ops::combine(pointwise::Add{}, x.value(), y.value(), "add")
-                           : ops::combine(pointwise::Subtract{}, x.value(), y.value(), "subtract");
-    TapedTensor<T, rank, D> z(std::move(value), x.tape());
+    TapedTensor<T, rank, D> z(sum_of(x.value(), y.value(), sign), x.tape());
     z.on_backward(
         [a = x.slot(), of_x = x.shape(), b = y.slot(), of_y = y.shape(), sign](Tape<D>& tape, Tensor<T, rank, D> dz) {
           if (a.takes_gradient()) tape.give(a, ops::sum_to(dz, of_x));
           if (!b.takes_gradient()) return;
           auto dy = ops::sum_to(std::move(dz), of_y);
-          tape.give(b, sign == 1 ? std::move(dy) : ops::scale(std::move(dy), sign));
+          if (sign != 1) dy = ops::scale(std::move(dy), sign);
+          tape.give(b, std::move(dy));
         });
     return z;
   }
 
  private:
+  // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
+  static constexpr Tensor<T, rank, D> sum_of(const Tensor<T, RankX, D>& x, const Tensor<T, RankY, D>& y, double sign) {
+    if (sign == 1) return ops::combine(pointwise::Add{}, x, y, "add");
+    return ops::combine(pointwise::Subtract{}, x, y, "subtract");
+  }
   static constexpr TapedTensor<T, rank, D> of_one_shape(const TapedTensor<T, rank, D>& x,
                                                         const TapedTensor<T, rank, D>& y) {
     TapedTensor<T, rank, D> z(ops::add(x.value(), y.value()), x.tape());

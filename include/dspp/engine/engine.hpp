@@ -365,7 +365,6 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
     return weights_.rooted().within(micro.tape_, [&] { return weights_.loss_of(micro.tape_, batch); });
   });
   micro.targets_ = counts_of(context.targets, batch, loss.value(), P::cp);
-  if (check_.due() && context.targets.all_count) micro.input_.reports.push_back("mean_over_samples");
   context.targets.of_terms.free();
   micro.reports_ = std::exchange(context.reports, {});
   loss.counted = Scalar<double, D>::view(micro.targets_.storage(), TargetCounts::counted, {});
@@ -396,15 +395,16 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   const detail::Training training(micro.context_.training);
   if (micro_steps_ == 0) step_targets_.begin(micro.targets_);
-  if (check_.due()) check_.note(micro_steps_, std::move(micro.input_), micro.reports_);
-  auto seed = step_targets_.add(micro.targets_, loss.value(), seed_of_all(), micro.context_.targets.plain_mean,
-                                micro.context_.targets.all_count);
+  const CountedTargets<D>& reported = micro.context_.targets;
+  if (check_.due()) check_.note(micro_steps_, std::move(micro.input_), micro.reports_, reported.all_count);
+  auto seed = step_targets_.add(micro.targets_, loss.value(), seed_of_all(), reported.plain_mean, reported.all_count);
   step_targets_.add_reports(micro.reports_, micro.targets_);
   micro.reports_.free(), micro.targets_ = {};
   guard_.before_backward(micro.suspect_, micro_steps_ + 1);
   for (Unit<T, D>* unit : units()) unit->begin_pass();
   detail::with_sentence("backward", site, [&] { micro.tape_.backward(loss.slot(), std::move(seed)); });
   micro.tape_.clear();
+  detail::require_means_of_loss(reported);
   inventory().check_uses(micro.uses_, [&] { replicas().complete_all(); });
   micro.counts_uses_ = false;
   undo.cancel();

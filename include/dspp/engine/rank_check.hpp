@@ -35,8 +35,10 @@ class RankCheck {
   /// Checks passed so far.
   constexpr Size count() const { return every_ > 0 ? (made_ + (steps_ + every_ - 1) / every_) : 0; }
 
-  [[gnu::noinline]] constexpr void note(Size micro_step, BatchPrint input, const List<Reported<D>>& reports) {
+  [[gnu::noinline]] constexpr void note(Size micro_step, BatchPrint input, const List<Reported<D>>& reports,
+                                        bool over_samples) {
     if (input.rows == 0) return;
+    if (over_samples) input.reports.push_back("mean_over_samples");
     for (const Reported<D>& report : reports) input.reports.push_back(report.name);
     inputs_.resize(std::max(inputs_.size(), static_cast<std::size_t>(micro_step) + 1));
     inputs_[static_cast<std::size_t>(micro_step)] = std::move(input);

@@ -69,6 +69,16 @@ constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, cons
   return ops::count_targets(all, counts[0], loss);
 }
 
+namespace detail {
+[[noreturn]] void refuse_lone_mean();
+
+/// Throws   Error(usage) after a backward in which a mean over counted targets had no part
+template <Device D>
+constexpr void require_means_of_loss(const CountedTargets<D>& reported) {
+  if (reported.means != reported.means_of_loss && !reported.all_count) refuse_lone_mean();
+}
+}  // namespace detail
+
 /// Weights micro-steps against each other. With c of the p targets of a micro-batch counted, over A micro-steps on R
 /// replicas, the gradient of the mean over the global batch is
 ///
@@ -206,6 +216,12 @@ class StepTargets {
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::refuse_lone_mean() {
+  fail(ErrorCode::usage,
+       "dspp: Engine needs each cross_entropy of a forward in its loss, which is a mean over the targets that they "
+       "count, but one has no part in it. Leave it out, or return mean_over_samples(loss).");
+}
 
 DSPP_INLINE double value_of(const List<Metric>& metrics, std::string_view name) {
   for (const Metric& metric : metrics)

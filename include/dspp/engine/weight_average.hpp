@@ -37,7 +37,8 @@ class WeightAverage {
   /// Call on every rank.
   ///
   /// Throws   Error(usage) for a decay outside of [0, 1), or another on other ranks
-  constexpr WeightAverage(Engine& engine, double decay) : engine_(engine), decay_(decay) {
+  constexpr WeightAverage(Engine& engine, double decay)
+      : engine_(engine), decay_(decay), fills_(engine.state().fills()) {
     // clang-format off
     require(detail::is_decay_rate(decay), "dspp: WeightAverage needs a decay from 0 to below 1, but got another. Change it.");
     // clang-format on
@@ -54,7 +55,12 @@ class WeightAverage {
   WeightAverage(const WeightAverage&) = delete;
   WeightAverage& operator=(const WeightAverage&) = delete;
 
+  /// Throws   Error(state) between backward and step, or if weights were loaded since the average began
   constexpr void update() {
+    require_boundary();
+    // clang-format off
+    require(restored_ || engine_.state().fills() == fills_, "dspp: WeightAverage needs the weights that it began with, but others were loaded since. Make it after loading, or call load_average(...).", ErrorCode::state);
+    // clang-format on
     each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
   }
 
@@ -89,6 +95,7 @@ class WeightAverage {
   /// Fills this rank's part from a source, as fill_parameters() does: for loading.
   template <class Source>
   constexpr void fill(const Source& source) {
+    restored_ = true;
     each([&](auto& b, Average& average) {
       write_values(b, engine_.replicas().owned(b), engine_.world().tp_rank(), source, average.memory(), average.data());
     });
@@ -115,10 +122,14 @@ class WeightAverage {
       return engine_.state().of(b).master;
   }
 
-  constexpr void exchange() {
+  constexpr void require_boundary() const {
     // clang-format off
-    require(engine_.at_step_boundary(), "dspp: WeightAverage needs a training between two steps, but gradients wait for the next step(). Call within() after the step that acts.", ErrorCode::state);
+    require(engine_.at_step_boundary(), "dspp: WeightAverage needs a training between two steps, but gradients wait for the next step(). Call update() and within() after the step that acts.", ErrorCode::state);
     // clang-format on
+  }
+
+  constexpr void exchange() {
+    require_boundary();
     engine_.replicas().complete_all();
     for (auto* unit : engine_.units()) unit->release();
     each([&](auto& b, Average& average) {
@@ -134,6 +145,8 @@ class WeightAverage {
 
   Engine& engine_;
   double decay_;
+  Size fills_;             ///< of the engine's weights before the average began
+  bool restored_ = false;  ///< from a file: whatever the engine loads
   List<Average> averages_;
 };
 

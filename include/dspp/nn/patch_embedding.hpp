@@ -99,10 +99,7 @@ struct PatchEmbedding {
     const auto matrix = detail::patch_matrix(weight);
     const Size extent = weight.shape()[2];  // of a patch
     const auto shape = dspp::shape(x[0], (x[2] / extent) * (x[3] / extent), matrix[0]);
-    TapedTensor<T, 3, D> y((bias ? ops::matmul_bias(rows, Transpose::no, matrix, Transpose::yes, bias->value())
-                                 : ops::matmul(rows, Transpose::no, matrix, Transpose::yes))
-                               .reshape(shape),
-                           x.tape());
+    TapedTensor<T, 3, D> y(product_of(rows, matrix, bias).reshape(shape), x.tape());
     if (!x.tape().recording()) return y;
     weight.used(x.tape(), partial);
     if (bias) bias->used(x.tape(), partial);
@@ -120,6 +117,14 @@ struct PatchEmbedding {
       tape.give(slot, detail::image_of_patches(dx, image, weight.shape()[2]));
     });
     return y;
+  }
+
+ private:
+  // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
+  static constexpr Tensor<T, 2, D> product_of(const Tensor<T, 2, D>& rows, const Tensor<T, 2, D>& matrix,
+                                              const Parameter<T, 1, D>* bias) {
+    if (bias) return ops::matmul_bias(rows, Transpose::no, matrix, Transpose::yes, bias->value());
+    return ops::matmul(rows, Transpose::no, matrix, Transpose::yes);
   }
 };
 }  // namespace operations

@@ -116,6 +116,7 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
   loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids, weights,
                     log_sum_exp = std::move(result.log_sum_exp), counted = std::move(result.counted),
                     wanted](Tape<D>& tape, const Tensor<C, 0, D>& dy) {
+    tape.context().has_gradient();
     const Part part(table, tape);
     auto dx = Matrix::uninitialized(x_rows.shape(), tape.memory(), Category::activations, "TiledLoss");
     table.weight.accumulate([&](auto dw, Write how) {

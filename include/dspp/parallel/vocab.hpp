@@ -143,6 +143,7 @@ constexpr CountedLoss<C, D> counted_loss(Scalar<C, D> value, Tape<D>& tape, Scal
   TapedTensor<C, 0, D> loss(std::move(value), tape);
   if (share != 1) counted = ops::scale(std::move(counted), share);
   tape.context().loss_counts(counted, share * static_cast<double>(targets));
+  tape.context().takes_mean();
   if (!weighted) tape.context().takes_unweighted();
   return {std::move(loss), std::move(counted)};
 }
@@ -200,6 +201,7 @@ struct CrossEntropy {
                             weights, log_sum_exp = std::move(result.log_sum_exp), first, valid,
                             counted = std::move(result.counted), wanted,
                             given](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
+      tape.context().has_gradient();
       Tensor<T, 2, D> dlogits;  // not a conditional expression: see above
       if (given != 0)
         dlogits =
