@@ -129,7 +129,7 @@ TEST_CASE("an update between micro-steps, or of an average of weights that other
     half(0);
     CHECK_THROWS_WITH_AS(average.update(),
                          "dspp: WeightAverage needs a training between two steps, but gradients wait for the next "
-                         "step(). Call update() and within() after the step that acts.",
+                         "step(). Call it after the step that acts.",
                          Error);
     half(1);
     average.update();
@@ -137,7 +137,7 @@ TEST_CASE("an update between micro-steps, or of an average of weights that other
     load_weights(engine, folder.file("weights"));
     CHECK_THROWS_WITH_AS(average.update(),
                          "dspp: WeightAverage needs the weights that it began with, but others were loaded since. Make "
-                         "it after loading, or call load_average(...).",
+                         "it after loading, or call load_average().",
                          Error);
     load_average(average, folder.file("average"));
     average.update();

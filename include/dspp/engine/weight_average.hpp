@@ -59,7 +59,8 @@ class WeightAverage {
   constexpr void update() {
     require_boundary();
     // clang-format off
-    require(restored_ || engine_.state().fills() == fills_, "dspp: WeightAverage needs the weights that it began with, but others were loaded since. Make it after loading, or call load_average(...).", ErrorCode::state);
+    require(restored_ || engine_.state().fills() == fills_, "dspp: WeightAverage needs the weights that it began with, but others were loaded since. Make it after loading, or call load_average().",
+            ErrorCode::state);
     // clang-format on
     each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
   }
@@ -124,7 +125,8 @@ class WeightAverage {
 
   constexpr void require_boundary() const {
     // clang-format off
-    require(engine_.at_step_boundary(), "dspp: WeightAverage needs a training between two steps, but gradients wait for the next step(). Call update() and within() after the step that acts.", ErrorCode::state);
+    require(engine_.at_step_boundary(), "dspp: WeightAverage needs a training between two steps, but gradients wait for the next step(). Call it after the step that acts.",
+            ErrorCode::state);
     // clang-format on
   }
 
