@@ -90,7 +90,7 @@ F64, Tp<2>, SequenceParallel | autograd/selection.hpp | return move_between<Repl
 F64 | autograd/selection.hpp | tape.give(b, ops::select_vjp(mask, std::move(dy), false)); | tape.give(b, ops::select_vjp(mask, std::move(dy), true));
 F64 | ops/pointwise/custom.hpp | db = static_cast<C>(second_of(both)); | db = static_cast<C>(first_of(both));
 F64 | ops/pointwise/custom.hpp | x, forward(x), dy)); | x, x, dy));
-F64 | autograd/operators.hpp | tape.give(b, sign == 1 ? | tape.give(b, sign != 0 ?
+F64 | autograd/operators.hpp | if (sign != 1) dy = | if (sign == 0) dy =
 F64 | autograd/operators.hpp | ops::sum_to(ops::mul(dx, z), divisor.shape()), -1)); | ops::sum_to(ops::mul(dx, z), divisor.shape()), 1));
 F64 | autograd/shape_operators.hpp | begin += extents[i++]) | begin += extents[0 * i++])
 F64 | autograd/shape_operators.hpp | if ((!tape.has_gradient(slots[I]) && ...)) return; | if ((!tape.has_gradient(slots[I]) || ...)) return;
