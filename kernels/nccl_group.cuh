@@ -244,9 +244,9 @@ class NcclGroup final : public NcclLine, public std::enable_shared_from_this<Ncc
 
   /// On stream(), unless they are one.
   void copy(void* to, const void* from, Size bytes) {
-    if (to != from && bytes > 0)
-      gpu::check_issued({"copy", 1, bytes}, stream(),
-                        cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream()));
+    if (to != from && bytes > 0)  // not waited for: it may be inside of a group of calls
+      gpu::check({"copy", 1, bytes},
+                 cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream()));
   }
 
   void drop_calls() noexcept override { calls_.clear(); }

@@ -7,7 +7,7 @@
 // expected-error {{dspp: attend needs Lengths and Documents that every rank of Tp has whole, but these are split over}}
 // expected-error {{dspp: attend needs Lengths that every rank of Cp has whole, but Cp cuts these. Declare them}}
 // expected-error {{dspp: attend needs Documents that Cp cuts along the sequence as its queries, or that are}}
-// expected-error {{dspp: attend needs a ScoreBias [heads, sequence, sequence] of the element type and on the}}
+// expected-error {{dspp: attend needs a ScoreBias [heads, sequence, keys] of the element type and on the}}
 // expected-error {{dspp: attend needs the ScoreBias of this rank's heads, Shard<0> beside heads that}}
 // expected-error {{dspp: attend needs a ScoreBias that every rank of Cp has whole, but Cp cuts this one.}}
 #include <dspp/autograd/operators.hpp>

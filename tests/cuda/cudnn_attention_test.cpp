@@ -181,6 +181,7 @@ TEST_CASE("cuDNN is not asked for what it does not take, nor without a workspace
   CHECK(!takes(1000, 68, {}));
   CHECK(!takes(1000, 136, {}));
   CHECK(!gpu::cudnn_takes<float>({2, 128, 4, 4, 64, {}}, false));
+  CHECK(!gpu::cudnn_takes<bf16>({2, 256, 4, 4, 64, {.mask = AttentionMask::full}, 128}, false));
 
   const laws::TestStream stream;
   const laws::DeviceArray<bf16> x(3 * 128 * 32 + 8), y(128 * 32);

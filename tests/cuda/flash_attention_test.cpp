@@ -70,6 +70,15 @@ TEST_CASE("gpu::flash_attention takes windows, caps, lengths, documents, and til
   }
 }
 
+TEST_CASE("keys of another sequence are left to the plain kernel") {
+  std::mt19937 random(19);
+  for (const AttentionKernels by : {AttentionKernels::fastest, AttentionKernels::by_warps}) {
+    AttentionCase c(1, 40, 1, 1, 64);
+    c.draw_keys(24, random);
+    check<bf16>(c, random, by, false);
+  }
+}
+
 TEST_CASE("gpu::flash_attention takes samples and tiles without keys, and windows that end beside a tile") {
   std::mt19937 random(14);
   AttentionCase empty(8, 40, 1, 1, 64);

@@ -129,3 +129,40 @@ TEST_CASE("a decoder attends to an encoder's sequence alike under every strategy
   check(Policy<F64, Zero<1>, Far>{}, 2, 1);
   CHECK(worst_difference(one, train<Policy<Bf16, Zero<2>>>(2)) < 0.1);
 }
+
+namespace {
+/// Attends to a sequence as long as its own by a layer that has the rule and the rotation of self-attention.
+template <class P>
+struct Causal : Layer<P> {
+  VocabParallel<Embedding, P> embed{vocabulary, width};
+  GroupedAttention<P> across;
+  constexpr explicit Causal(const GroupedAttentionConfig& c) : across(c) {}
+  constexpr void visit(auto&& f) { f("embed", embed), f("across", across); }
+  constexpr Loss<P> loss(const Translation<P>& batch) const {
+    return mean(square(redistribute<Invariant>(across(embed(batch.target), KeysOf{embed(batch.labels)}))));
+  }
+};
+}  // namespace
+
+TEST_CASE("a layer with a causal mask, a window or a rotation does not attend to other keys, of whatever length") {
+  using P = Policy<F64>;
+  const auto train = [](const GroupedAttentionConfig& config) {
+    run_ranks_of<P>({}, [&](World<P>& world) {
+      const BatchSizes sizes{.micro_batch = 2};
+      Engine engine{world, Causal<P>(config), AdamW{}, sizes};
+      engine.train_batch(batches(world, Reversal{}, sizes, {.steps = 1}).step(0));
+    });
+  };
+  GroupedAttentionConfig config{.width = width, .heads = 2, .rope_theta = 0, .rule = {.mask = AttentionMask::full}};
+  CHECK_NOTHROW(train(config));
+  const char* const sentence =
+      "dspp: GroupedAttention needs a full mask, no window and no rotation to attend to other keys, but has others. "
+      "Give "
+      ".rope_theta = 0, .rule = {.mask = AttentionMask::full}.";
+  config.rope_theta = 100;
+  CHECK_THROWS_WITH_AS(train(config), sentence, Error);
+  config.rope_theta = 0, config.rule.window = 2;
+  CHECK_THROWS_WITH_AS(train(config), sentence, Error);
+  config.rule = {};
+  CHECK_THROWS_WITH_AS(train(config), sentence, Error);
+}

@@ -45,7 +45,8 @@ struct CountedTargets {
   double most = 0;                   ///< of the targets of a term, ignored or not; 0: not known
   bool unweighted = false;           ///< a term had targets without weights
   bool plain_mean = false;           ///< mean(x) was taken over all elements, ignored targets or not
-  int means = 0, means_of_loss = 0;  ///< cross-entropies of the forward, and those that got a gradient
+  int terms = 0, means = 0;          ///< of the forward; of them cross-entropies
+  int means_of_loss = 0;             ///< cross-entropies that got a gradient
   bool all_count = false;            ///< mean_over_samples: what the terms count is not asked
 };
 
@@ -82,6 +83,7 @@ struct Context {
     require(counted >= 0 && counted - counted == 0, "dspp: Engine needs a loss that counts 0 targets or more, but got another number. Change loss_counts().");
     // clang-format on
     if (in_backward) return;
+    ++targets.terms;
     auto number = Scalar<double, D>::uninitialized(shape(), *memory, Category::activations, "counted targets");
     number.fill(counted);
     targets.of_terms.push_back(std::move(number));
@@ -93,10 +95,11 @@ struct Context {
     require(static_cast<bool>(counted), "dspp: loss_counts needs a number, but its Scalar was never set. Count the targets, or leave the call out.");
     // clang-format on
     if (in_backward) return;
+    ++targets.terms;
     targets.of_terms.push_back(counted);
     if (all > targets.most) targets.most = all;
   }
-  /// Reports a mean over counted targets, which has to be a part of the loss: it calls has_gradient() in its backward.
+  /// Reports that the last term is a cross-entropy's, which calls has_gradient() in its backward.
   constexpr void takes_mean() {
     if (!in_backward) ++targets.means;
   }

@@ -136,6 +136,7 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site) {
         });
   });
   if constexpr (detail::Trains<Engine>) {
+    engine.state().note_load();
     const auto step = file.metadata().find("step");
     const bool known = step != file.metadata().end() && !step->second.empty() && step->second.size() < 18 &&
                        step->second.find_first_not_of("0123456789") == std::string::npos;

@@ -330,6 +330,7 @@ void fill_from_checkpoint(Engine& engine, const VerifiedCheckpoint& checkpoint) 
       [&](auto& b, const auto& source) {
         fill_parameters(engine, b, Range{0, b.count}, source);
       });
+  engine.state().note_load();
   for (int i = 0; i < most_moments<typename Engine::OptimizerType>(); ++i)
     for_each_bucket(
         *checkpoint.moments, [&](const std::string& name) { return moment_name(name, i); },

@@ -22,8 +22,7 @@ class HostGroup {
     if (group_.size() > 1 && calls_ == nullptr)
       fail(ErrorCode::usage,
            "dspp: a device's collectives need a host group of threads or of ranks that MPI or TCP connects, which "
-           "compares "
-           "their calls, but got another communicator. Use ThreadWorld, MpiWorld or TcpWorld.");
+           "compares their calls, but got another communicator. Use ThreadWorld, MpiWorld or TcpWorld.");
   }
 
   int rank() const { return group_.rank(); }

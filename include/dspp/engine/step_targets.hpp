@@ -72,10 +72,11 @@ constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, cons
 namespace detail {
 [[noreturn]] void refuse_lone_mean();
 
-/// Throws   Error(usage) after a backward in which a mean over counted targets had no part
+/// Throws   Error(usage) after a backward if cross-entropies alone counted the targets, and none is part of the loss
 template <Device D>
 constexpr void require_means_of_loss(const CountedTargets<D>& reported) {
-  if (reported.means != reported.means_of_loss && !reported.all_count) refuse_lone_mean();
+  if (reported.means > 0 && reported.means == reported.terms && reported.means_of_loss == 0 && !reported.all_count)
+    refuse_lone_mean();
 }
 }  // namespace detail
 
@@ -219,8 +220,8 @@ class StepTargets {
 
 DSPP_INLINE void detail::refuse_lone_mean() {
   fail(ErrorCode::usage,
-       "dspp: Engine needs each cross_entropy of a forward in its loss, which is a mean over the targets that they "
-       "count, but one has no part in it. Leave it out, or return mean_over_samples(loss).");
+       "dspp: Engine needs a cross_entropy in the loss whose mean is over the targets that it counts, but this loss "
+       "has none, beside one that has no part in it. Leave that out, or return mean_over_samples(loss).");
 }
 
 DSPP_INLINE double value_of(const List<Metric>& metrics, std::string_view name) {

@@ -38,7 +38,7 @@ class WeightAverage {
   ///
   /// Throws   Error(usage) for a decay outside of [0, 1), or another on other ranks
   constexpr WeightAverage(Engine& engine, double decay)
-      : engine_(engine), decay_(decay), fills_(engine.state().fills()) {
+      : engine_(engine), decay_(decay), loads_(engine.state().loads()) {
     // clang-format off
     require(detail::is_decay_rate(decay), "dspp: WeightAverage needs a decay from 0 to below 1, but got another. Change it.");
     // clang-format on
@@ -55,22 +55,20 @@ class WeightAverage {
   WeightAverage(const WeightAverage&) = delete;
   WeightAverage& operator=(const WeightAverage&) = delete;
 
-  /// Throws   Error(state) between backward and step, or if weights were loaded since the average began
+  /// Throws   Error(state) between backward and step, or if weights were loaded since the last update
   constexpr void update() {
-    require_boundary();
-    // clang-format off
-    require(restored_ || engine_.state().fills() == fills_, "dspp: WeightAverage needs the weights that it began with, but others were loaded since. Make it after loading, or call load_average().",
-            ErrorCode::state);
-    // clang-format on
+    require_own_weights();
     each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
+    restored_ = false, loads_ = engine_.state().loads();
   }
 
   /// Runs f() while the engine's weights are the averages, and returns its result. Training is an error of f's, not
   /// checked. Call on every rank.
   ///
-  /// Throws   Error(state) between backward and step
+  /// Throws   Error(state) between backward and step, or if weights were loaded since the last update
   template <class F>
   constexpr auto within(F f) {
+    require_own_weights();
     exchange();
     struct Back {
       WeightAverage* average;
@@ -96,10 +94,10 @@ class WeightAverage {
   /// Fills this rank's part from a source, as fill_parameters() does: for loading.
   template <class Source>
   constexpr void fill(const Source& source) {
-    restored_ = true;
     each([&](auto& b, Average& average) {
       write_values(b, engine_.replicas().owned(b), engine_.world().tp_rank(), source, average.memory(), average.data());
     });
+    restored_ = true;
   }
   constexpr Engine& engine() { return engine_; }
 
@@ -123,6 +121,13 @@ class WeightAverage {
       return engine_.state().of(b).master;
   }
 
+  constexpr void require_own_weights() const {
+    require_boundary();
+    // clang-format off
+    require(restored_ || engine_.state().loads() == loads_, "dspp: WeightAverage needs the weights that it began with, but others were loaded since. Make it after loading, or call load_average().",
+            ErrorCode::state);
+    // clang-format on
+  }
   constexpr void require_boundary() const {
     // clang-format off
     require(engine_.at_step_boundary(), "dspp: WeightAverage needs a training between two steps, but gradients wait for the next step(). Call it after the step that acts.",
@@ -147,8 +152,8 @@ class WeightAverage {
 
   Engine& engine_;
   double decay_;
-  Size fills_;             ///< of the engine's weights before the average began
-  bool restored_ = false;  ///< from a file: whatever the engine loads
+  Size loads_;             ///< of the engine's weights, at the last update
+  bool restored_ = false;  ///< from a file since then: whatever the engine loads
   List<Average> averages_;
 };
 

@@ -317,7 +317,7 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
         });
       }
   });
-  if constexpr (requires { engine.restart(0); }) engine.restart(0);
+  if constexpr (requires { engine.restart(0); }) engine.state().note_load(), engine.restart(0);
   return folder->bytes_read();
 }
 

@@ -15,7 +15,7 @@ namespace dspp {
 /// keys gives 0.
 ///
 /// Placement   whole over Tp and Cp, as Input<P, std::int32_t, 1>
-/// Throws      Error(usage) for a length outside [0, sequence]
+/// Throws      Error(usage) for a length outside [0, keys]
 template <Tracked X>
 struct Lengths {
   X lengths;
@@ -37,7 +37,7 @@ struct Documents {
 template <class X>
 Documents(X) -> Documents<X>;
 
-/// Added to the scores of every sample after scale and softcap: `ScoreBias{bias}` of [heads, sequence, sequence], the
+/// Added to the scores of every sample after scale and softcap: `ScoreBias{bias}` of [heads, sequence, keys], the
 /// heads those of this rank of Tp. Its gradient is the sum over the samples.
 ///
 /// Placement   Shard<0> over Tp beside heads that Tp cuts, else as these; whole over Cp, where a rank uses the slice of
@@ -179,7 +179,7 @@ struct AttentionBeside : AttentionGiven<AttentionPlace<X>> {
     constexpr bool fits =
         std::is_same_v<typename V::Element, T> && V::rank == 3 && std::is_same_v<typename V::DeviceType, D>;
     static_assert(fits,
-                  "dspp: attend needs a ScoreBias [heads, sequence, sequence] of the element type and on the device of "
+                  "dspp: attend needs a ScoreBias [heads, sequence, keys] of the element type and on the device of "
                   "its queries, but this one has another type, rank or device. cast<Element>(x) or reshape it.");
     using State = std::conditional_t<is_cut_along<state_of<X>, 2>, Shard<0>, state_of<X>>;
     static_assert(!fits || (V::Placement::tp_degree == X::Placement::tp_degree &&

@@ -117,6 +117,10 @@ struct GroupedAttention : Layer<P> {
   ///   x [batch, sequence, width], other [batch, keys, width] -> like x
   template <class X, class... Extras>
   constexpr auto operator()(const Hidden<P>& x, const KeysOf<X>& other, const Extras&... extras) const {
+    const bool plain = heads.rule.mask == AttentionMask::full && heads.rule.window == 0 && rope_theta == 0;
+    // clang-format off
+    require(plain, "dspp: GroupedAttention needs a full mask, no window and no rotation to attend to other keys, but has others. Give .rope_theta = 0, .rule = {.mask = AttentionMask::full}.");
+    // clang-format on
     if constexpr (P::regather_inputs)
       return output(attended(q(x), kv(other.values), extras...));
     else

@@ -109,14 +109,14 @@ class ShardedState {
   /// Fills the masters, if any, in elements `range` of the bucket from `source`, as write_values does.
   template <class Source>
   [[gnu::noinline]] constexpr void fill_master(const Bucket<T, D>& b, int tp_rank, Range range, const Source& source) {
-    ++fills_;
     const Range own = replicas_->owned(b), part = common(own, range);
     const auto& master = of(b).master;
     if (master && part.count() > 0)
       write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin));
   }
-  /// How often parameters, or parts of them, were given values: initial ones, and those of files.
-  constexpr Size fills() const { return fills_; }
+  /// How often all parameters were read from a file.
+  constexpr Size loads() const { return loads_; }
+  constexpr void note_load() { ++loads_; }
   [[gnu::noinline]] constexpr void clear_moments(Bucket<T, D>& b) {
     for (int i = 0; i < moments(b); ++i) of(b).moments[i].fill({});
   }
@@ -124,7 +124,7 @@ class ShardedState {
  private:
   Replicas<T, D>* replicas_;
   StateStore<State, D> store_;
-  Size fills_ = 0;
+  Size loads_ = 0;
 };
 
 /// The moments that an optimizer keeps of a parameter.
