@@ -192,7 +192,7 @@ TEST_CASE("shapes that do not fit grouped attention are an error sentence") {
   const auto q = Tensor<float, 3>::zeros(shape(2, 5, 12), pool);
   const auto kv = Tensor<float, 4>::zeros(shape(2, 5, 2, 6), pool);
   CHECK_THROWS_WITH_AS(ops::grouped_attention(q, kv, {4, 3}),
-                       "dspp: grouped_attention needs q [batch, sequence, heads * head_dim], kv [batch, sequence, 2, "
+                       "dspp: grouped_attention needs q [batch, sequence, heads * head_dim], kv [batch, keys, 2, "
                        "kv_heads * head_dim] and kv_heads that divide heads, but it got [2, 5, 12], [2, 5, 2, 6], 4 "
                        "heads and 3 of keys and values. Choose heads that fit the extents.",
                        Error);
