@@ -140,7 +140,11 @@ TEST_CASE("an update between micro-steps, or of an average of weights that other
                          "it after loading, or call load_average().",
                          Error);
     load_average(average, folder.file("average"));
+    load_weights(engine, folder.file("weights"));  // in either order
     average.update();
+    load_weights(engine, folder.file("weights"));
+    CHECK_THROWS_AS(average.update(), Error);
+    CHECK_THROWS_AS(average.within([] {}), Error);
     WeightAverage later{engine, decay};
     later.update();
   });

@@ -29,7 +29,7 @@ class Step {
   double add(const Counts& counts, double loss, bool plain_mean) {
     auto mean = Scalar<double, Cpu>::uninitialized({}, memory_);
     mean.fill(loss);
-    return targets_.add(numbers(counts, loss), mean, 1, plain_mean).item();
+    return targets_.add(numbers(counts, loss), mean, 1, CountedTargets<Cpu>{.plain_mean = plain_mean}).item();
   }
   /// One of the StepScalars.
   double sum(Size of) const {

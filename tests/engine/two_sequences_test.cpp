@@ -81,7 +81,10 @@ struct Translator : Layer<P> {
     const auto memory = s + encoder(source_norm(s), Lengths{batch.lengths});
     const auto t = target_positions(embed(batch.target));
     const auto x = t + own(own_norm(t));
-    const auto y = x + across(across_norm(x), KeysOf{memory}, Lengths{batch.lengths});
+    const auto each = reshape(0.2 * cast<ElementOf<P>>(batch.lengths), shape(batch.lengths[0], Size{1}, Size{1}));
+    const auto beside = broadcast_to(each, shape(each[0], target_length, width));
+    const auto y = x * redistribute<typename P::HiddenState>(own_positions<P>(beside)) +
+                   across(across_norm(x), KeysOf{memory}, Lengths{batch.lengths});
     return cross_entropy<P>(head(norm(y)), batch.labels, vocabulary);
   }
   constexpr Translation<P> new_batch(const BatchSizes& sizes, Memory<DeviceOf<P>>& memory) const {

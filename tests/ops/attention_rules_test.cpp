@@ -367,7 +367,10 @@ TEST_CASE("rules and extras that do not fit are an error sentence") {
                          "dspp: attention to other keys needs a full mask without a window, but has another rule "
                          "(queries 5, keys 7). Give .mask = AttentionMask::full.",
                          Error);
-  CHECK_THROWS_AS(ops::grouped_attention(q, none, {2, 2, {AttentionMask::full}}), Error);
+  CHECK_THROWS_WITH_AS(ops::grouped_attention(q, none, {2, 2, {AttentionMask::full}}),
+                       "dspp: attention to other keys needs at least one key, but there is none (queries 5). Leave it "
+                       "out.",
+                       Error);
   CHECK_THROWS_WITH_AS(ops::key_ranges(2, 5, 7, {}, Tensor<std::int32_t, 2>::zeros(shape(2, 5), pool), pool),
                        "dspp: attention by documents needs queries and keys of one sequence, but these have different "
                        "lengths (queries 5, keys 7). Give Lengths of the keys.",

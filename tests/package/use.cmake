@@ -71,31 +71,31 @@ function(expect_words_on_speed)
   expect_of_speed("" -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_FLAGS_RELEASE=-march=x86-64 ${ARGN})
 endfunction()
 
-# Asks for dspp::cuda on a machine whose nvcc is none.
-function(expect_no_cuda)
-  file(REMOVE_RECURSE ${WORK}/no_cuda)
-  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/no_cuda -G ${GENERATOR}
-    -D CMAKE_CXX_COMPILER=${COMPILER} -D CUDA=ON -D CMAKE_CUDA_COMPILER=${WORK}/no/nvcc ${ARGN}
+# Asks for dspp::cuda where CMake has to refuse it, in a sentence with these words.
+function(expect_refusal folder words)
+  file(REMOVE_RECURSE ${WORK}/${folder})
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/${folder} -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CUDA=ON ${ARGN}
     RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors)
   string(REGEX REPLACE "[ \n]+" " " errors "${errors}")
-  string(FIND "${errors}" "needs the CUDA Toolkit, but ${WORK}/no/nvcc is no nvcc that runs. Install the CUDA Toolkit" at)
+  string(FIND "${errors}" "${words}" at)
   if(code EQUAL 0 OR at LESS 0)
-    message(FATAL_ERROR "${WAY}: dspp::cuda without nvcc gives ${code}: ${errors}")
+    message(FATAL_ERROR "${WAY}: dspp::cuda by ${ARGN} gives ${code}: ${errors}")
   endif()
 endfunction()
 
-# Asks for NCCL on a machine that has another version's header, and no library.
+# A machine whose nvcc is none.
+function(expect_no_cuda)
+  expect_refusal(no_cuda "needs the CUDA Toolkit, but ${WORK}/no/nvcc is no nvcc that runs. Install the CUDA Toolkit"
+    -D CMAKE_CUDA_COMPILER=${WORK}/no/nvcc ${ARGN})
+endfunction()
+
+# A machine that has an old version's header of NCCL.
 function(expect_no_nccl)
   file(WRITE ${WORK}/old_nccl/nccl.h "#define NCCL_MAJOR 2\n#define NCCL_MINOR 18\n")
-  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/no_nccl -G ${GENERATOR}
-    -D CMAKE_CXX_COMPILER=${COMPILER} -D CUDA=ON -D CMAKE_CUDA_COMPILER=${NVCC} -D DSPP_NCCL=ON
-    -D DSPP_NCCL_INCLUDE_DIR=${WORK}/old_nccl -D DSPP_NCCL_LIBRARY=${WORK}/old_nccl/libnccl.so ${ARGN}
-    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors)
-  string(REGEX REPLACE "[ \n]+" " " errors "${errors}")
-  string(FIND "${errors}" "DSPP_NCCL=ON needs NCCL (2.19 or later), but nccl.h of such a version or libnccl was not found." at)
-  if(code EQUAL 0 OR at LESS 0)
-    message(FATAL_ERROR "${WAY}: dspp::cuda with an old NCCL gives ${code}: ${errors}")
-  endif()
+  expect_refusal(no_nccl "DSPP_NCCL=ON needs NCCL (2.19 or later), but nccl.h of such a version or libnccl was not found."
+    -D CMAKE_CUDA_COMPILER=${NVCC} -D DSPP_NCCL=ON -D DSPP_NCCL_INCLUDE_DIR=${WORK}/old_nccl
+    -D DSPP_NCCL_LIBRARY=${WORK}/old_nccl/libnccl.so ${ARGN})
 endfunction()
 
 # On a machine with a GPU the program trains; on another it says in a sentence that there is none.

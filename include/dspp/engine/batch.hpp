@@ -144,8 +144,6 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
 [[noreturn]] void refuse_forward(Size micro_steps);
 [[noreturn]] void refuse_begun(Size micro_steps);
 [[noreturn]] void refuse_micro_batches(Size needed, const char* got);
-[[noreturn]] void refuse_reports(const char* name);
-[[noreturn]] void refuse_other_mean();
 }  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -164,15 +162,6 @@ DSPP_INLINE void detail::refuse_micro_batches(Size needed, const char* got) {
   fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(needed) +
                              " micro-batches, one for each micro-step of BatchSizes::accumulate, but got " + got +
                              ". Give it those of one step.");
-}
-DSPP_INLINE void detail::refuse_reports(const char* name) {
-  fail(ErrorCode::usage, std::string("dspp: the micro-steps of a step need the same reports, but '") + name +
-                             "' is not in all of them. Report a number in every forward, or in none of a step.");
-}
-DSPP_INLINE void detail::refuse_other_mean() {
-  fail(ErrorCode::usage,
-       "dspp: the micro-steps of a step need one kind of mean, but only some of them return mean_over_samples(loss). "
-       "Return it in every forward, or in none.");
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

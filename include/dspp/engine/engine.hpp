@@ -397,7 +397,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   if (micro_steps_ == 0) step_targets_.begin(micro.targets_);
   const CountedTargets<D>& reported = micro.context_.targets;
   if (check_.due()) check_.note(micro_steps_, std::move(micro.input_), micro.reports_, reported.all_count);
-  auto seed = step_targets_.add(micro.targets_, loss.value(), seed_of_all(), reported.plain_mean, reported.all_count);
+  auto seed = step_targets_.add(micro.targets_, loss.value(), seed_of_all(), reported);
   step_targets_.add_reports(micro.reports_, micro.targets_);
   micro.reports_.free(), micro.targets_ = {};
   guard_.before_backward(micro.suspect_, micro_steps_ + 1);

@@ -58,18 +58,19 @@ constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, cons
       const auto weights = batch.target_weights.reshape(flat);
       ops::detail::require_weights(weights, "Engine");
       if (counts.empty() || (reported.unweighted && !reported.all_count)) detail::WrongCounts::without_weights();
-      if (reported.all_count) return ops::count_targets(detail::targets_of(batch, 0, cp), Scalar<double, D>(), loss);
-      return ops::count_weighted_targets(batch.targets.reshape(flat), weights, counts, loss);
+      if (!reported.all_count) return ops::count_weighted_targets(batch.targets.reshape(flat), weights, counts, loss);
     }
   }
   const double all = detail::targets_of(batch, reported.all_count ? 0 : reported.most, cp);
-  if (!reported.all_count) ops::require_same_counts(counts);
   // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
   if (counts.empty() || reported.all_count) return ops::count_targets(all, Scalar<double, D>(), loss);
+  ops::require_same_counts(counts);
   return ops::count_targets(all, counts[0], loss);
 }
 
 namespace detail {
+[[noreturn]] void refuse_reports(const char* name);
+[[noreturn]] void refuse_other_mean();
 [[noreturn]] void refuse_lone_mean();
 
 /// Throws   Error(usage) after a backward if cross-entropies alone counted the targets, and none is part of the loss
@@ -121,12 +122,12 @@ class StepTargets {
   ///          differs between micro-batches; now, for a mean_over_samples in some micro-steps only
   template <class C>
   constexpr Scalar<C, D> add(const Tensor<double, 1, D>& counts, const Scalar<C, D>& loss, double scale,
-                             bool plain_mean, bool all_count = false) {
-    if (micro_steps_ > 0 && all_count != all_count_) detail::refuse_other_mean();
-    all_count_ = all_count;
+                             const CountedTargets<D>& reported) {
+    if (micro_steps_ > 0 && reported.all_count != all_count_) detail::refuse_other_mean();
+    all_count_ = reported.all_count;
     ++micro_steps_;
     auto seed = Scalar<C, D>::uninitialized({}, *memory_, Category::activations, "loss seed");
-    const kernels::SeedArguments arguments{replicas_->size(), micro_steps_, scale, plain_mean};
+    const kernels::SeedArguments arguments{replicas_->size(), micro_steps_, scale, reported.plain_mean};
     launch<kernels::SeedLoss<C>, D>(*memory_, arguments, static_cast<const double*>(counts.data()),
                                     static_cast<const C*>(loss.data()), sums_.data(), seed.data());
     return seed;
@@ -218,6 +219,15 @@ class StepTargets {
 
 #if DSPP_HAS_DEFINITIONS()
 
+DSPP_INLINE void detail::refuse_reports(const char* name) {
+  fail(ErrorCode::usage, std::string("dspp: the micro-steps of a step need the same reports, but '") + name +
+                             "' is not in all of them. Report a number in every forward, or in none of a step.");
+}
+DSPP_INLINE void detail::refuse_other_mean() {
+  fail(ErrorCode::usage,
+       "dspp: the micro-steps of a step need one kind of mean, but only some of them return mean_over_samples(loss). "
+       "Return it in every forward, or in none.");
+}
 DSPP_INLINE void detail::refuse_lone_mean() {
   fail(ErrorCode::usage,
        "dspp: Engine needs a cross_entropy in the loss whose mean is over the targets that it counts, but this loss "

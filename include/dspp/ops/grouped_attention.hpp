@@ -60,12 +60,12 @@ namespace detail {
 constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>& kv, const GroupedHeads& heads) {
   const bool divides =
       heads.heads > 0 && heads.kv_heads > 0 && heads.heads % heads.kv_heads == 0 && q[2] % heads.heads == 0;
-  if (!divides || kv[0] != q[0] || (kv[1] == 0 && q[1] > 0) || kv[2] != 2 ||
-      kv[3] != q[2] / heads.heads * heads.kv_heads)
+  if (!divides || kv[0] != q[0] || kv[2] != 2 || kv[3] != q[2] / heads.heads * heads.kv_heads)
     fail_of_heads(q, kv, heads.heads, heads.kv_heads);
   require_rule(heads.rule);
   const bool across = kv[1] != q[1], is_plain = heads.rule.mask == AttentionMask::full && heads.rule.window == 0;
   // clang-format off
+  require(!across || kv[1] > 0, "dspp: attention to other keys needs at least one key, but there is none. Leave it out.", ErrorCode::shape, {{"queries", q[1]}});
   require(!across || is_plain, "dspp: attention to other keys needs a full mask without a window, but has another rule. Give .mask = AttentionMask::full.",
           ErrorCode::shape, {{"queries", q[1]}, {"keys", kv[1]}});
   // clang-format on
