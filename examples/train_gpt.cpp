@@ -28,6 +28,7 @@
 #include "train_gpt/policy_name.hpp"
 #include "train_gpt/report.hpp"
 #include "train_gpt/source.hpp"
+#include "train_gpt/step_profile.hpp"
 
 using namespace dspp;
 using namespace train_gpt;
@@ -73,6 +74,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const Traffic before = world.traffic();
   const Size checked_before = engine.rank_check().count();
   Traffic of_saving;
+  StepProfile profile(engine, job);
   Pace pace(job, interrupt, world.host(), start.taken, start.skipped);
   Size saved = job.resume == job.save ? start.taken : -1;  // the step of the last checkpoint
   const auto save_now = [&] {
@@ -103,6 +105,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .peak_reserved = world.memory().peak_reserved(),
                   .traffic = world.traffic() - before - of_saving,
                   .checks = engine.rank_check().count() - checked_before};
+  outcome.profile = profile.finish();
   require_finite_parameters(engine, "a trained model");
   if (!job.save.empty()) save_now();
   const Evaluation held_out = evaluate(engine, source, held_out_sizes(job), held_out_windows(pace.interrupted()));

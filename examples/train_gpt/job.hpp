@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <dspp/app/options.hpp>
 #include <dspp/base/error.hpp>
@@ -43,7 +44,8 @@ struct Job {
   bool seed_given = false;
   double timeout = 600;
   dspp::SumOrder sum_order = dspp::SumOrder::rank;
-  std::string save, load, resume, json;
+  std::string save, load, resume, json, trace;
+  bool profile = false;
   Size save_every = 0;  ///< 0: at the end only
   Size sample = 200;
   std::string prompt = "\n";
@@ -97,6 +99,8 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
               "folder whose newest checkpoint to go on from, or one checkpoint in it");
   options.add("--load", job.load, TextKind::path, "folder of weights, or of checkpoints, to begin with");
   options.add("--json", job.json, TextKind::path, "file for the figures at the end");
+  options.add("--profile", job.profile, "prints where the time of the steps went, by pass, layer and operation");
+  options.add("--trace", job.trace, TextKind::path, "file for a timeline of the steps, which ui.perfetto.dev shows");
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes or tokens to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
   std::string local_rank;
@@ -117,6 +121,10 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
     dspp::fail(dspp::ErrorCode::usage, "dspp: --ranks needs to be the " + std::to_string(launch.size) +
                                            " ranks that mpirun started, but got " + std::to_string(job.ranks) +
                                            ". Leave it out.");
+  if ((job.profile || !job.trace.empty()) && device != "cpu")
+    dspp::fail(dspp::ErrorCode::usage, std::string("dspp: ") + (job.profile ? "--profile" : "--trace") +
+                                           " needs --device cpu, but got " + device +
+                                           ". Leave it out, and start the program under nsys profile -t cuda,nvtx.");
   if (job.save_every > 0 && job.save.empty())
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: --save-every needs a folder to save in, but there is no --save. Give --save FOLDER.");
@@ -162,14 +170,15 @@ inline void check_paths(const Job& job) {
   if (job.data.empty() && job.tokens.empty())
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: train_gpt needs a text, but this build has no default one. Give --data PATH or --tokens FOLDER.");
-  if (!job.json.empty()) {
-    const fs::path folder = fs::path(job.json).has_parent_path() ? fs::path(job.json).parent_path() : fs::path(".");
-    if (fs::is_directory(job.json, error)) refuse("--json", job.json, "is a folder");
-    if (!fs::is_directory(folder, error)) refuse("--json", job.json, "lies in a folder that does not exist");
-    const bool exists = fs::exists(job.json, error);
-    if (fs::is_fifo(job.json, error) || fs::is_socket(job.json, error) || fs::is_block_file(job.json, error))
-      refuse("--json", job.json, "is a pipe, a socket or a disk");
-    if (access(exists ? job.json.c_str() : folder.c_str(), W_OK) != 0) refuse("--json", job.json, "is protected");
+  for (const auto& [option, file] : {std::pair{"--json", job.json}, std::pair{"--trace", job.trace}}) {
+    if (file.empty()) continue;
+    const fs::path folder = fs::path(file).has_parent_path() ? fs::path(file).parent_path() : fs::path(".");
+    if (fs::is_directory(file, error)) refuse(option, file, "is a folder");
+    if (!fs::is_directory(folder, error)) refuse(option, file, "lies in a folder that does not exist");
+    const bool exists = fs::exists(file, error);
+    if (fs::is_fifo(file, error) || fs::is_socket(file, error) || fs::is_block_file(file, error))
+      refuse(option, file, "is a pipe, a socket or a disk");
+    if (access(exists ? file.c_str() : folder.c_str(), W_OK) != 0) refuse(option, file, "is protected");
   }
   if (!job.save.empty()) {
     fs::path nearest = fs::absolute(job.save, error);

@@ -34,6 +34,7 @@ struct Outcome {
   dspp::Traffic traffic{};  ///< of rank 0, over the training steps
   Size checks = 0;          ///< consistency checks of the ranks, in these steps
   std::string sample{};
+  std::string profile{};  ///< of rank 0, over the training steps
 
   double tokens_per_second() const { return train_seconds > 0 ? static_cast<double>(tokens) / train_seconds : 0; }
 };
@@ -114,6 +115,8 @@ class Report {
                   dspp::readable_bytes(plan_.reserved_at_most()).c_str());
       std::printf("\n%s", dspp::table_of("bytes read per step by rank 0", traffic(o)).c_str());
     }
+    if (!o.profile.empty()) std::printf("\n%s", o.profile.c_str());
+    if (!job_.trace.empty()) std::printf("\nthe timeline is in %s: ui.perfetto.dev shows it\n", job_.trace.c_str());
     std::printf("\nevery step is in %s\n", metrics_.path().c_str());
     std::fflush(stdout);
   }

@@ -18,4 +18,5 @@
 #include <dspp/base/math.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/base/printable.hpp>
+#include <dspp/base/profiler.hpp>
 #include <dspp/base/types.hpp>

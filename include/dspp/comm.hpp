@@ -10,6 +10,7 @@
 #include <dspp/comm/host_calls.hpp>
 #include <dspp/comm/host_group.hpp>
 #include <dspp/comm/pending.hpp>
+#include <dspp/comm/profiled_communicator.hpp>
 #include <dspp/comm/rank_groups.hpp>
 #include <dspp/comm/recorder.hpp>
 #include <dspp/comm/same_facts.hpp>

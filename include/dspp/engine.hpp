@@ -13,5 +13,6 @@
 #include <dspp/engine/generate.hpp>
 #include <dspp/engine/micro_step.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/profiling.hpp>
 #include <dspp/engine/source_batches.hpp>
 #include <dspp/engine/weight_average.hpp>

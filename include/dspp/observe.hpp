@@ -4,4 +4,5 @@
 
 #include <dspp/observe/comparison.hpp>
 #include <dspp/observe/metrics.hpp>
+#include <dspp/observe/profile.hpp>
 #include <dspp/observe/table.hpp>

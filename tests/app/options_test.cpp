@@ -17,6 +17,7 @@ struct Values {
   Size layers = 4;
   double rate = 0.5;
   std::string path, words = "hello";
+  bool loud = false;
 };
 
 /// A table with one option of each kind, over `values`.
@@ -27,6 +28,7 @@ Options table(Values& values) {
   options.add("--seed", values.layers, WholeRange{}, "which");
   options.add("--path", values.path, TextKind::path, "where");
   options.add("--words", values.words, TextKind::any, "what", "a greeting");
+  options.add("--loud", values.loud, "and it is heard");
   return options;
 }
 
@@ -69,6 +71,23 @@ TEST_CASE("a value follows its option or an equals sign, and the last one counts
   CHECK(values.words == "--x=y");
   CHECK(options.given("--rate"));
   CHECK_FALSE(options.given("--seed"));
+}
+
+TEST_CASE("a flag takes no value") {
+  Values values;
+  Options options = table(values);
+  CHECK(read(options, {}));
+  CHECK_FALSE(values.loud);
+  CHECK_FALSE(options.given("--loud"));
+  CHECK(read(options, {"--loud", "--layers", "7", "--loud"}));
+  CHECK(values.loud);
+  CHECK(options.given("--loud"));
+  CHECK(values.layers == 7);
+  CHECK(sentence({"--loud=yes"}) == "dspp: --loud needs no value, but got 'yes'. Write --loud.");
+  CHECK(sentence({"--loud="}) == "dspp: --loud needs no value, but got ''. Write --loud.");
+  CHECK(sentence({"--loud=true"}) == "dspp: --loud needs no value, but got 'true'. Write --loud.");
+  CHECK(sentence({"--loud", "7"}).find("needs options that it has, but got '7'") != std::string::npos);
+  CHECK(sentence({"--layers", "--loud"}).find("'--loud' follows it") != std::string::npos);
 }
 
 TEST_CASE("a text may be empty, a path may not") {
@@ -177,11 +196,12 @@ TEST_CASE("--help takes precedence over mistakes and lists every option with its
         "usage: program [options]\n"
         "Does something.\n"
         "\n"
-        "  --layers  how many  [4]\n"
-        "  --rate    how fast  [0.5]\n"
-        "  --seed    which     [4]\n"
-        "  --path    where     [none]\n"
-        "  --words   what      [a greeting]\n"
+        "  --layers  how many         [4]\n"
+        "  --rate    how fast         [0.5]\n"
+        "  --seed    which            [4]\n"
+        "  --path    where            [none]\n"
+        "  --words   what             [a greeting]\n"
+        "  --loud    and it is heard  [off]\n"
         "  --help    this text\n");
 }
 

@@ -70,6 +70,8 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--json absent/x.json", "does not exist"},
       {"--json nothing", "is a folder"},
       {"--json --save", "'--save' follows it"},
+      {"--trace nothing", "is a folder"},
+      {"--profile=all", "--profile needs no value, but got 'all'. Write --profile."},
       {"--save text.txt/below", "leads through a file"},
       {"--save text.txt", "leads through a file"},
       {"--save /proc/x", "'/proc/x' takes no folder: "},
@@ -112,7 +114,7 @@ TEST_CASE("--help lists every option") {
   for (const char* option :
        {"--data",       "--tokens", "--layers",  "--width", "--heads",  "--sequence", "--micro-batch", "--accumulate",
         "--lr",         "--steps",  "--seconds", "--ranks", "--seed",   "--save",     "--device",      "--sum-order",
-        "--save-every", "--resume", "--load",    "--json",  "--sample", "--prompt"})
+        "--save-every", "--resume", "--load",    "--json",  "--sample", "--prompt", "--profile", "--trace"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   // what ./dspp train --help prints
   CHECK(result.out == io::read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));

@@ -58,6 +58,8 @@ class Options {
            std::string_view otherwise = {});
   void add(std::string_view name, std::string& value, TextKind kind, std::string_view meaning,
            std::string_view otherwise = {});
+  /// A flag, which takes no value: true where it is given.
+  void add(std::string_view name, bool& value, std::string_view meaning);
 
   /// An option that launchers add: read(), but not listed and not part of the facts.
   void accept(std::string_view name, std::string& value);
@@ -87,9 +89,12 @@ class Options {
     std::string* value;
     TextKind kind;
   };
+  struct Flag {
+    bool* value;
+  };
   struct Option {
     std::string name;
-    std::variant<Whole, Real, Words> target;
+    std::variant<Whole, Real, Words, Flag> target;
     std::string meaning;
     std::string otherwise;  // the default as text
     bool listed = true;
@@ -158,6 +163,10 @@ DSPP_INLINE void Options::add(std::string_view name, std::string& value, TextKin
   options_.push_back({std::string(name), Words{&value, kind}, std::string(meaning), std::string(otherwise)});
 }
 
+DSPP_INLINE void Options::add(std::string_view name, bool& value, std::string_view meaning) {
+  options_.push_back({std::string(name), Flag{&value}, std::string(meaning), "off"});
+}
+
 DSPP_INLINE void Options::accept(std::string_view name, std::string& value) {
   options_.push_back({std::string(name), Words{&value, TextKind::any}, {}, {}, false});
 }
@@ -169,8 +178,11 @@ DSPP_INLINE bool Options::read(int argc, const char* const* argv) {
   CLI::App reader;
   reader.set_help_flag();
   reader.allow_extras();
-  for (const Option& option : options_)
-    reader.add_option(option.name)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  for (const Option& option : options_) {
+    auto* const read =
+        std::holds_alternative<Flag>(option.target) ? reader.add_flag(option.name) : reader.add_option(option.name);
+    read->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
   const std::string last = words.empty() ? std::string() : words.back();
   for (std::string& word : words) word = marked(word);
   std::reverse(words.begin(), words.end());  // the order in which CLI11 takes them
@@ -182,9 +194,14 @@ DSPP_INLINE bool Options::read(int argc, const char* const* argv) {
   }
   for (const Option& option : options_) {
     for (const std::string& value : reader.get_option(option.name)->results()) {
+      given_.insert(option.name);
+      if (const auto* flag = std::get_if<Flag>(&option.target)) {
+        if (value != "true") refuse(option, "got '" + value.substr(1) + "'");
+        *flag->value = true;
+        continue;
+      }
       if (value.front() == '-') refuse(option, "'" + unmarked(value) + "' follows it");
       assign(option, unmarked(value));
-      given_.insert(option.name);
     }
     if (lacks_value && option.name == last) refuse(option, "nothing follows it");
   }
@@ -259,6 +276,8 @@ DSPP_INLINE std::string Options::needs(const Option& option) {
 
 DSPP_INLINE void Options::refuse(const Option& option, const std::string& got) {
   std::string example;
+  if (std::holds_alternative<Flag>(option.target))
+    fail(ErrorCode::usage, "dspp: " + option.name + " needs no value, but " + got + ". Write " + option.name + ".");
   if (const auto* whole = std::get_if<Whole>(&option.target))
     example = std::to_string(std::clamp(*whole->value, whole->range.least, whole->range.most));
   else if (const auto* real = std::get_if<Real>(&option.target))
@@ -291,6 +310,7 @@ DSPP_INLINE Facts Options::facts() const {
   for (const Option& option : options_) {
     if (const auto* whole = std::get_if<Whole>(&option.target)) facts.add(option.name, *whole->value);
     if (const auto* real = std::get_if<Real>(&option.target)) facts.add(option.name, *real->value);
+    if (const auto* flag = std::get_if<Flag>(&option.target)) facts.add(option.name, Size{*flag->value});
     const auto* words = std::get_if<Words>(&option.target);
     if (words && words->kind == TextKind::any && option.listed) facts.add(option.name, *words->value);
   }

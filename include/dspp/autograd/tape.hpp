@@ -89,7 +89,7 @@ class Tape {
   constexpr Recording rehearse() { return Recording(*this, Mode::rehearse); }
   constexpr Size node_count() const { return count_; }
 
-  /// A new slot while recording; else Slot::none or Slot::rehearsed.
+  /// A new slot while recording; else Slot::none or Slot::rehearsed. The operation that gets it has computed its value.
   template <class T, int Rank>
   constexpr Slot new_slot(const Shape<Rank>& shape);
 
@@ -288,6 +288,7 @@ constexpr int Tape<D>::kind_of(const Shape<Rank>& shape) {
 template <Device D>
 template <class T, int Rank>
 constexpr Slot Tape<D>::new_slot(const Shape<Rank>& shape) {
+  memory().end_operation();
   if (mode_ == Mode::record) return Slot{slots_++, kind_of<T>(shape), pass_, this};
   return mode_ == Mode::constants ? Slot{} : Slot{.number = Slot::rehearsed};
 }
@@ -412,6 +413,7 @@ constexpr void Tape<D>::run_back_to(const Node* end) {
   while (last_ != end) {
     Node* node = pop();
     const Destroy destroy{node};
+    memory().end_operation();
     const bool ran = node->run(node, *this);
     if (node->first_use != uses_.size()) drop_uses(node->first_use, ran);
   }

@@ -17,6 +17,7 @@
 #include <dspp/engine/blend.hpp>
 #include <dspp/engine/bucket_batches.hpp>
 #include <dspp/engine/engine_facts.hpp>
+#include <dspp/engine/profiling.hpp>
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/source_batches.hpp>
 #include <dspp/engine/step_report.hpp>

@@ -140,8 +140,11 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
   }
 }
 
-/// The errors of forward and train_batch.
+/// The errors of calls out of order.
 [[noreturn]] void refuse_forward(Size micro_steps);
+[[noreturn]] void refuse_backward();
+[[noreturn]] void refuse_step();
+[[noreturn]] void refuse_gather_gradient();
 [[noreturn]] void refuse_begun(Size micro_steps);
 [[noreturn]] void refuse_micro_batches(Size needed, const char* got);
 }  // namespace detail
@@ -153,6 +156,23 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
 DSPP_INLINE void detail::refuse_forward(Size micro_steps) {
   fail(ErrorCode::state, "dspp: forward needs the pending step to be taken first, but its " +
                              std::to_string(micro_steps) + " micro-steps have only been accumulated. Call step().");
+}
+DSPP_INLINE void detail::refuse_backward() {
+  fail(
+      ErrorCode::state,
+      "dspp: backward needs fewer than BatchSizes::accumulate micro-steps before it, but all are done. Call step(), or "
+      "raise accumulate.");
+}
+DSPP_INLINE void detail::refuse_step() {
+  fail(ErrorCode::state,
+       "dspp: step needs a backward since the last step, but there was none: nothing was learned. Call forward(batch), "
+       "backward(loss), then step().");
+}
+DSPP_INLINE void detail::refuse_gather_gradient() {
+  fail(
+      ErrorCode::state,
+      "dspp: gather_gradient needs a backward since the last step, but there was none: gradients are gone. Ask between "
+      "backward and step.");
 }
 DSPP_INLINE void detail::refuse_begun(Size micro_steps) {
   fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps) +

@@ -144,14 +144,20 @@ class Engine {
         *this, name, [&](const auto& named, FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
   FullTensor gather_gradient(std::string_view name) {
-    // clang-format off
-    require(micro_steps_ > 0, "dspp: gather_gradient needs a backward since the last step, but there was none: gradients are gone. Ask between backward and step.", ErrorCode::state);
-    // clang-format on
+    if (micro_steps_ == 0) detail::refuse_gather_gradient();
     return detail::collected(*this, name, [&](const auto& named, FullTensor& whole) {
       detail::collect_gradient(*this, named, whole);
       const double correction = step_targets_.correction();
       if (correction != 1) whole = ops::scale(std::move(whole), correction);
     });
+  }
+
+  /// Times every kernel, copy and collective of this rank until the end of what it returns. Call on every rank.
+  /// `most_events`: how many are kept for a timeline.
+  template <class E = Engine>
+  Profiling<E> profile(std::size_t most_events = 0) {
+    detail::check_profiling<E>();
+    return Profiling<E>(*this, most_events);
   }
 
   /// Discards gradients, zeroes the optimizer's moments and resets the loss scale, after the weights were replaced: the
@@ -268,18 +274,10 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       own_(this, weights_.context(), weights_.inventory().count()),
       check_(config.check_ranks, world.size()) {
   detail::check_settings(optimizer, sizes, config);
-  require(
-      needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
-      "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "
-      "leave loss_scale out.");
-  struct Forget {
-    Engine* engine;
-    constexpr ~Forget() {
-      if (engine) engine->forget_remedies();
-    }
-  } unless_set_up{this};
+  detail::check_loss_scale<T>(config);
+  detail::Otherwise unless_set_up([this] { forget_remedies(); });
   detail::with_sentence("Engine", [&] { set_up(); });
-  unless_set_up.engine = nullptr;
+  unless_set_up.cancel();
 }
 
 template <class Model, class Optimizer>
@@ -386,9 +384,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
     fail(ErrorCode::state,
          "dspp: backward needs the loss that the last forward returned, but got another. Call it before the next "
          "forward, and scale a loss inside of the model's loss().");
-  // clang-format off
-  require(micro_steps_ < sizes_.accumulate, "dspp: backward needs fewer than BatchSizes::accumulate micro-steps before it, but all are done. Call step(), or raise accumulate.", ErrorCode::state);
-  // clang-format on
+  if (micro_steps_ >= sizes_.accumulate) detail::refuse_backward();
   micro.waits_for_backward_ = false;
   Undo undo{this, &micro};
   micro.require_same_batch();
@@ -413,9 +409,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
 
 template <class Model, class Optimizer>
 constexpr PendingReport Engine<Model, Optimizer>::act() {
-  // clang-format off
-  require(micro_steps_ > 0, "dspp: step needs a backward since the last step, but there was none: nothing was learned. Call forward(batch), backward(loss), then step().", ErrorCode::state);
-  // clang-format on
+  if (micro_steps_ == 0) detail::refuse_step();
   if (micro_steps_ < sizes_.accumulate) return {};
   const TimelineRange<D> range(world_.memory(), "step");
   step_.prepare([](void* engine) { static_cast<Engine*>(engine)->finish_step(); });

@@ -63,6 +63,15 @@ constexpr void check_settings(const Optimizer& optimizer, const BatchSizes& size
   check_engine_config(config);
   check_groups_fit<Optimizer>(config.groups);
 }
+
+/// Throws   Error(usage) for a loss scale beside elements that need none
+template <class T>
+constexpr void check_loss_scale(const EngineConfig& config) {
+  require(
+      needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
+      "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "
+      "leave loss_scale out.");
+}
 }  // namespace detail
 
 /// The state of a training at a step boundary, besides its tensors.

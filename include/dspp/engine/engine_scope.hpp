@@ -26,6 +26,23 @@ constexpr decltype(auto) with_sentence(const char* who, CallSite site, F f) {
   return with_sentence(who, f);
 }
 
+/// Calls f at the end of the scope unless cancelled: what must be undone if something throws.
+template <class F>
+class Otherwise {
+ public:
+  constexpr explicit Otherwise(F f) : f_(f) {}
+  Otherwise(const Otherwise&) = delete;
+  Otherwise& operator=(const Otherwise&) = delete;
+  constexpr ~Otherwise() {
+    if (!cancelled_) f_();
+  }
+  constexpr void cancel() { cancelled_ = true; }
+
+ private:
+  F f_;
+  bool cancelled_ = false;
+};
+
 /// While in scope, the context is in training mode.
 class Training {
  public:

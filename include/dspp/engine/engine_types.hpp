@@ -9,6 +9,11 @@
 #include <dspp/launch/world.hpp>
 #include <dspp/optim/optimizer.hpp>
 
+namespace dspp {
+template <class Engine>
+class Profiling;
+}
+
 namespace dspp::detail {
 
 struct NameOfLoss {
@@ -75,6 +80,14 @@ constexpr bool check_engine_types() {
                 "dspp: Engine needs a model with loss(tokens, targets) const or loss(const Mine<P>& batch) const, but "
                 "this one's has other parameters, a generic batch, or is not const. See docs/own_model.md.");
   return check_optimizer_type<O, Compute<typename Model::Element>>();
+}
+
+template <class E>
+constexpr void check_profiling() {
+  static_assert(
+      requires { sizeof(Profiling<E>); },
+      "dspp: Engine::profile needs the header of what it returns, but it is not included. Include "
+      "<dspp/engine/profiling.hpp>.");
 }
 
 /// A compile error: a world of policy Q was given where P is needed.

@@ -106,6 +106,7 @@ struct ParameterStorage {
   void (*finished)(ParameterStorage&, const ParameterBase<D>&) = nullptr;
   bool wide_gradients = false;   ///< gradients are f32 beside bf16 or f16 values
   FiniteProbe* probe = nullptr;  ///< records which parameters are read; null: none does
+  Memory<D>* memory = nullptr;   ///< whose profiler hears which parameters are used; null: none does
 };
 
 template <Device D>
@@ -153,6 +154,10 @@ class ParameterBase {
   constexpr void lay_out(Extents extents);
   constexpr void record_use(const detail::ParameterName& name, Tape<D>& tape, bool partial) const;
   constexpr void expect(const detail::ParameterName& name, Tape<D>& tape) const;
+  /// What is launched next is of this parameter's layer.
+  constexpr void tell_profiler() const {
+    if (home->memory) home->memory->use_parameter(&named());
+  }
   constexpr Write how() const { return has_unreduced_gradient() ? Write::accumulate : Write::overwrite; }
   constexpr void end_use(const detail::ParameterName& name) const;
   /// Call after end_use() of all parameters written together: it may start the reduction of the bucket.
@@ -190,6 +195,7 @@ class Parameter : public ParameterBase<D> {
     const Storage<Memory<D>>& gathered = this->home->values[static_cast<std::size_t>(this->bucket)];
     if (!gathered) detail::fail_outside_unit(name());
     if (this->home->probe) this->home->probe->use(&this->named());
+    this->tell_profiler();
     return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
 
@@ -289,6 +295,7 @@ constexpr void Parameter<T, Rank, D>::in_gradient_type(F f) const {
 template <class T, int Rank, Device D>
 template <class Writer>
 constexpr void Parameter<T, Rank, D>::accumulate(Writer write) const {
+  this->tell_profiler();
   in_gradient_type([&]<class G>() { write(gradient_place<G>(), this->how()); });
   this->end_use(name());
   this->report();

@@ -21,6 +21,7 @@ template <class F, class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> apply(F f, const Tensor<T, Rank, D>& x) {
   auto y = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, F::name);
   x.memory().count_flops(F::flops * static_cast<double>(x.count()));
+  note_moved(x, y);
   launch<kernels::Pointwise<F, T, T>, D>(x.memory(), f, x.count(), y.data(), x.data());
   return y;
 }
@@ -36,6 +37,7 @@ constexpr Tensor<T, Rank, D> apply_vjp(F f, const Tensor<T, Rank, D>& x, Tensor<
   const T* upstream = dy.data();
   auto dx = in_place_or_new(dy, F::name);
   x.memory().count_flops(F::flops_vjp * static_cast<double>(x.count()));
+  note_moved(x, dx, dx);
   launch<kernels::PointwisePair<pointwise::Vjp<F>, T, T, T>, D>(x.memory(), pointwise::Vjp<F>{f}, x.count(), dx.data(),
                                                                 x.data(), upstream);
   return dx;

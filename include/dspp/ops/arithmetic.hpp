@@ -21,6 +21,7 @@ constexpr Tensor<T, Rank, D> add(const Tensor<T, Rank, D>& x, const Tensor<T, Ra
   require_same_shape(x.shape(), y.shape(), "add");
   auto sum = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "add");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x, y, sum);
   launch<kernels::PointwisePair<pointwise::Add, T, T, T>, D>(x.memory(), pointwise::Add{}, x.count(), sum.data(),
                                                              x.data(), y.data());
   return sum;
@@ -32,6 +33,7 @@ template <class G, class T, int Rank, class D>
 constexpr void add_into(const Tensor<G, Rank, D>& into, const Tensor<T, Rank, D>& y) {
   require_same_shape(into.shape(), y.shape(), "add_into");
   into.memory().count_flops(static_cast<double>(y.count()));
+  note_moved(into, into, y);
   launch<kernels::PointwisePair<pointwise::Add, G, G, T>, D>(into.memory(), pointwise::Add{}, y.count(), into.data(),
                                                              into.data(), y.data());
 }
@@ -42,6 +44,7 @@ constexpr Tensor<T, Rank, D> mul(const Tensor<T, Rank, D>& x, const Tensor<T, Ra
   require_same_shape(x.shape(), y.shape(), "mul");
   auto product = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "mul");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x, y, product);
   launch<kernels::PointwisePair<pointwise::Multiply, T, T, T>, D>(x.memory(), pointwise::Multiply{}, x.count(),
                                                                   product.data(), x.data(), y.data());
   return product;
@@ -54,6 +57,7 @@ constexpr Tensor<T, Rank, D> scale(Tensor<T, Rank, D> x, double factor) {
   const Size count = x.count();
   auto scaled = in_place_or_new(x, "scale");
   scaled.memory().count_flops(static_cast<double>(count));
+  note_moved(scaled, scaled);
   using Scale = pointwise::Scale<Compute<T>>;
   launch<kernels::Pointwise<Scale, T, T>, D>(scaled.memory(), Scale{static_cast<Compute<T>>(factor)}, count,
                                              scaled.data(), from);
@@ -67,6 +71,7 @@ constexpr Tensor<T, Rank, D> scale_by(Tensor<T, Rank, D> x, const Scalar<Compute
   const Size count = x.count();
   auto scaled = in_place_or_new(x, "scale_by");
   scaled.memory().count_flops(static_cast<double>(count));
+  note_moved(scaled, scaled);
   launch<kernels::ScaleBy<T>, D>(scaled.memory(), count, scaled.data(), from, static_cast<const Compute<T>*>(by.data()),
                                  factor);
   return scaled;
@@ -82,6 +87,7 @@ constexpr Tensor<T, Rank, D> add_bias(const Tensor<T, Rank, D>& x, const Tensor<
   detail::require_length(bias[0], x[-1], "add_bias", "a bias");
   auto sum = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "add_bias");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x, sum);
   launch<kernels::AddBias<T>, D>(x.memory(), x.shape().rows(), x[-1], sum.data(), x.data(), bias.data());
   return sum;
 }
@@ -94,6 +100,7 @@ template <class G, class T, class D>
 constexpr void sum_rows_into(const Tensor<G, 1, D>& into, Write write, const Tensor<T, 2, D>& x) {
   detail::require_length(into[0], x[1], "sum_rows_into", "a target");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x, into);
   detail::launch_with_workspace<kernels::SumRows<T, G>, D>(x.memory(), {x[0], x[1], "sum_rows_into"}, x[0], x[1],
                                                            into.data(), write, x.data());
 }
@@ -102,6 +109,7 @@ constexpr void sum_rows_into(const Tensor<G, 1, D>& into, Write write, const Ten
 template <class U, class T, int Rank, class D>
 constexpr Tensor<U, Rank, D> cast(const Tensor<T, Rank, D>& x, Category category = Category::activations) {
   auto result = Tensor<U, Rank, D>::uninitialized(x.shape(), x.memory(), category, "cast");
+  note_moved(x, result);
   launch<kernels::Pointwise<pointwise::Identity, U, T>, D>(x.memory(), pointwise::Identity{}, x.count(), result.data(),
                                                            x.data());
   return result;

@@ -75,6 +75,7 @@ constexpr auto combine(F f, const Tensor<T, RankX, D>& x, const Tensor<T, RankY,
   const auto shape = detail::broadcast_shape(x.shape(), y.shape(), who);
   auto z = Tensor<T, std::max(RankX, RankY), D>::uninitialized(shape, x.memory(), Category::activations, who);
   x.memory().count_flops(static_cast<double>(z.count()));
+  note_moved(x, y, z);
   launch<kernels::PointwiseBroadcast<F, T>, D>(x.memory(), f, detail::repeats_of(shape, x.shape(), y.shape()), z.data(),
                                                x.data(), y.data());
   return z;
@@ -96,6 +97,7 @@ constexpr Tensor<T, To, D> sum_to(Tensor<T, Rank, D> x, const Shape<To>& shape) 
   if (!any) return x.reshape(shape);
   auto y = Tensor<T, To, D>::uninitialized(shape, x.memory(), Category::activations, "sum_to");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x, y);
   launch<kernels::SumAlong<T>, D>(x.memory(), detail::sum_extents(x.shape(), summed), 1.0, y.data(), x.data());
   return y;
 }
@@ -119,6 +121,7 @@ constexpr Tensor<T, To, D> broadcast_to(const Tensor<T, Rank, D>& x, const Shape
     stride *= own;
   }
   auto y = Tensor<T, To, D>::uninitialized(shape, x.memory(), Category::activations, "broadcast_to");
+  note_moved(y, y);
   launch<kernels::CopyStrided<T>, D>(x.memory(), at, y.data(), x.data());
   return y;
 }

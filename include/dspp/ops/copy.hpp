@@ -36,6 +36,7 @@ constexpr void copy_into(const Tensor<T, YRank, D>& y, Size begin, const Tensor<
 template <class T, int Rank, class D>
 constexpr void exchange(const Tensor<T, Rank, D>& x, const Tensor<T, Rank, D>& y) {
   require_same_shape(x.shape(), y.shape(), "exchange");
+  note_moved(x, x, y, y);
   launch<kernels::Exchange<T>, D>(x.memory(), x.count(), x.data(), y.data());
 }
 
@@ -46,6 +47,7 @@ template <class T, int YRank, int XRank, class D>
 constexpr void exchange_leading(const Tensor<T, YRank, D>& y, const Tensor<T, XRank, D>& x, Size first, Size second,
                                 Size chunk) {
   const kernels::Strides at{.dimensions = 3, .extents = {second, first, chunk}, .strides = {chunk, second * chunk, 1}};
+  note_moved(x, y);
   launch<kernels::CopyStrided<T>, D>(x.memory(), at, y.data(), x.data());
 }
 

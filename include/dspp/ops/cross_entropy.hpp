@@ -77,6 +77,7 @@ constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& lo
   auto parts = Tensor<Compute<T>, 2, D>::uninitialized(shape(logits[0], 3), logits.memory(), Category::activations,
                                                        "cross_entropy_parts");
   logits.memory().count_flops(5.0 * static_cast<double>(logits.count()));
+  note_moved(logits);
   launch<kernels::CrossEntropyParts<T>, D>(logits.memory(), logits[0], logits[1], logits.data(), targets.data(),
                                            first_column, valid_columns, parts.data(), wanted);
   return parts;
@@ -136,6 +137,7 @@ constexpr CrossEntropyResult<Compute<T>, D> cross_entropy_in_place(Tensor<T, 2, 
       Tensor<C, 2, D>::uninitialized(shape(rows, 3), memory, Category::activations, "cross_entropy_parts");
   auto result = detail::uninitialized_result<C, D>(rows, memory);
   memory.count_flops(5.0 * static_cast<double>(logits.count()) + 4.0 * static_cast<double>(rows));
+  note_moved(logits, logits);
   launch<kernels::CrossEntropyInPlace<T>, D>(
       memory, rows, logits[1], logits.data(), targets.data(), detail::data_or_null(weights), valid_columns, dy,
       parts.data(), result.log_sum_exp.data(), result.loss.data(), result.counted.data(), wanted);
@@ -188,6 +190,7 @@ constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor
   const T* from = logits.data();
   auto dlogits = in_place_or_new(logits, "cross_entropy_vjp");
   dlogits.memory().count_flops(4.0 * static_cast<double>(rows * columns));
+  note_moved(dlogits, dlogits);
   launch<kernels::CrossEntropyVjp<T>, D>(dlogits.memory(), rows, columns, dlogits.data(), from, targets.data(),
                                          detail::data_or_null(weights), log_sum_exp.data(), first_column, valid_columns,
                                          static_cast<const Compute<T>*>(dy.data()),

@@ -20,6 +20,7 @@ constexpr Tensor<T, Rank, D> apply_to_two(F f, const Tensor<T, Rank, D>& x, cons
   require_same_shape(x.shape(), y.shape(), F::name);
   auto z = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, F::name);
   x.memory().count_flops(F::flops * static_cast<double>(x.count()));
+  note_moved(x, y, z);
   launch<kernels::PointwisePair<F, T, T, T>, D>(x.memory(), f, x.count(), z.data(), x.data(), y.data());
   return z;
 }
@@ -31,6 +32,7 @@ constexpr Tensor<T, Rank, D> custom_vjp(V vjp, const Tensor<T, Rank, D>& x, Tens
   const T* upstream = dy.data();
   auto dx = in_place_or_new(dy, "custom_op");
   x.memory().count_flops(V::flops * static_cast<double>(x.count()));
+  note_moved(x, dx, dx);
   launch<kernels::PointwisePair<V, T, T, T>, D>(x.memory(), vjp, x.count(), dx.data(), x.data(), upstream);
   return dx;
 }
@@ -45,6 +47,7 @@ constexpr std::pair<Tensor<T, Rank, D>, Tensor<T, Rank, D>> custom_vjp(V vjp, co
   auto db = Tensor<T, Rank, D>::uninitialized(b.shape(), b.memory(), Category::activations, "custom_op");
   auto da = in_place_or_new(dy, "custom_op");
   a.memory().count_flops(V::flops * static_cast<double>(a.count()));
+  note_moved(a, b, da, da, db);
   launch<kernels::PointwiseVjpOfTwo<V, T>, D>(a.memory(), vjp, a.count(), da.data(), db.data(), a.data(), b.data(),
                                               upstream);
   return {std::move(da), std::move(db)};

@@ -62,6 +62,7 @@ constexpr Tensor<T, Rank, D> dropout(Tensor<T, Rank, D> x, double probability, c
     at.global[d] = window.global[d];
     at.origin[d] = window.origin[d];
   }
+  note_moved(y, y);
   launch<kernels::Dropout<T>, D>(y.memory(), at, y.data(), from);
   return y;
 }

@@ -27,6 +27,7 @@ constexpr Tensor<T, 3, D> embedding(const Tensor<T, 2, D>& table, const Tensor<s
                                     Size first_row = 0) {
   auto y =
       Tensor<T, 3, D>::uninitialized(shape(ids[0], ids[1], table[1]), ids.memory(), Category::activations, "embedding");
+  note_moved(y, y);
   launch<kernels::Embedding<T>, D>(ids.memory(), ids.count(), table[0], table[1], y.data(), table.data(), ids.data(),
                                    first_row);
   return y;
@@ -47,6 +48,7 @@ constexpr void embedding_vjp(const Tensor<G, 2, D>& dtable_into, Write write, co
   auto starts = Numbers::uninitialized(shape(dtable_into[0] + 1), memory, Category::workspace, "embedding_vjp");
   auto order = Numbers::uninitialized(shape(ids.count()), memory, Category::workspace, "embedding_vjp");
   memory.count_flops(static_cast<double>(dy.count()));
+  note_moved(dy, dtable_into);
   detail::launch_with_workspace<kernels::EmbeddingVjp<T, G>, D>(
       memory, {ids.count(), dtable_into[1], "embedding_vjp"}, ids.count(), dtable_into[0], dtable_into[1],
       dtable_into.data(), write, dy.data(), ids.data(), first_row, starts.data(), order.data());

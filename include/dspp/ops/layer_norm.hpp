@@ -32,6 +32,7 @@ constexpr LayerNormResult<T, Rank, D> layer_norm(const Tensor<T, Rank, D>& x, co
       Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "layer_norm"),
       Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "layer_norm")};
   memory.count_flops(8.0 * static_cast<double>(x.count()));
+  note_moved(x, result.y);
   launch<kernels::LayerNorm<T>, D>(memory, rows, x[-1], x.data(), gamma.data(), beta.data(), epsilon, result.y.data(),
                                    result.mean.data(), result.rstd.data());
   return result;
@@ -65,6 +66,7 @@ constexpr Tensor<T, Rank, D> layer_norm_vjp(const Tensor<T, Rank, D>& x, const T
   const T *upstream = dy.data(), *before = detail::data_or_null(earlier);
   memory.count_flops((earlier ? 17.0 : 16.0) * static_cast<double>(x.count()));
   auto dx = in_place_or_new(earlier, dy, "layer_norm_vjp");
+  note_moved(x, dx, dx);
   launch<kernels::LayerNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), before, gamma.data(),
                                          mean.data(), rstd.data(), scratch.data(), dgamma_into.data(), write_gamma,
                                          dbeta_into.data(), write_beta);

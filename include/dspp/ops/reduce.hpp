@@ -15,6 +15,7 @@ template <class T, int Rank, class D>
 constexpr Scalar<Compute<T>, D> sum(const Tensor<T, Rank, D>& x) {
   auto total = Scalar<Compute<T>, D>::uninitialized(shape(), x.memory(), Category::activations, "sum");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x);
   launch<kernels::Sum<T>, D>(x.memory(), x.count(), x.data(), 1.0, total.data());
   return total;
 }
@@ -27,6 +28,7 @@ template <class T, int Rank, class D>
 constexpr Scalar<Compute<T>, D> mean(const Tensor<T, Rank, D>& x) {
   auto average = Scalar<Compute<T>, D>::uninitialized(shape(), x.memory(), Category::activations, "mean");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x);
   launch<kernels::Sum<T>, D>(x.memory(), x.count(), x.data(), static_cast<double>(x.count()), average.data());
   return average;
 }
@@ -37,6 +39,7 @@ constexpr Scalar<Compute<T>, D> mean(const Tensor<T, Rank, D>& x) {
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> sum_vjp(const Shape<Rank>& shape, const Scalar<Compute<T>, D>& dy) {
   auto dx = Tensor<T, Rank, D>::uninitialized(shape, dy.memory(), Category::activations, "sum_vjp");
+  note_moved(dx);
   launch<kernels::Broadcast<T>, D>(dy.memory(), shape.count(), dy.data(), 1.0, dx.data());
   return dx;
 }
@@ -47,6 +50,7 @@ constexpr Tensor<T, Rank, D> sum_vjp(const Shape<Rank>& shape, const Scalar<Comp
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> mean_vjp(const Shape<Rank>& shape, const Scalar<Compute<T>, D>& dy) {
   auto dx = Tensor<T, Rank, D>::uninitialized(shape, dy.memory(), Category::activations, "mean_vjp");
+  note_moved(dx);
   launch<kernels::Broadcast<T>, D>(dy.memory(), shape.count(), dy.data(), static_cast<double>(shape.count()),
                                    dx.data());
   return dx;
@@ -64,6 +68,7 @@ constexpr Scalar<U, D> squared_norm(const Tensor<T, Rank, D>& x) {
       "squared_norm<double>(x).");
   const auto norm = Scalar<U, D>::uninitialized(shape(), x.memory(), Category::activations, "squared_norm");
   x.memory().count_flops(2.0 * static_cast<double>(x.count()));
+  note_moved(x);
   launch<kernels::SquaredNorm<T, U>, D>(x.memory(), x.count(), x.data(), norm.data());
   return norm;
 }

@@ -56,6 +56,7 @@ constexpr Tensor<T, Rank - 1, D> sum_along(const Tensor<T, Rank, D>& x, int dime
   auto y = Tensor<T, Rank - 1, D>::uninitialized(detail::without(x.shape(), dimension), x.memory(),
                                                  Category::activations, "sum_along");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x, y);
   launch<kernels::SumAlong<T>, D>(x.memory(), detail::sum_extents(x.shape(), summed), divisor, y.data(), x.data());
   return y;
 }
@@ -80,6 +81,7 @@ constexpr LargestAlong<T, Rank - 1, D> max_along(const Tensor<T, Rank, D>& x, in
   auto y = Tensor<T, Rank - 1, D>::uninitialized(shape, x.memory(), Category::activations, "max_along");
   auto place = Tensor<std::int32_t, Rank - 1, D>::uninitialized(shape, x.memory(), Category::activations, "max_along");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x);
   launch<kernels::MaxAlong<T>, D>(x.memory(), x.shape().product(0, dimension), x[dimension],
                                   x.shape().product(dimension + 1, Rank), y.data(), place.data(), x.data());
   return {std::move(y), std::move(place)};
@@ -95,6 +97,7 @@ constexpr Tensor<T, Rank + 1, D> max_along_vjp(const Shape<Rank + 1>& shape, int
                                                const Tensor<T, Rank, D>& dy) {
   require_same_shape(dy.shape(), place.shape(), "max_along_vjp");
   auto dx = Tensor<T, Rank + 1, D>::uninitialized(shape, dy.memory(), Category::activations, "max_along_vjp");
+  note_moved(dx);
   launch<kernels::MaxAlongVjp<T>, D>(dy.memory(), shape.product(0, dimension), shape[dimension],
                                      shape.product(dimension + 1, Rank + 1), dx.data(), dy.data(),
                                      static_cast<const std::int32_t*>(place.data()));

@@ -44,6 +44,7 @@ constexpr Tensor<T, 2, D> sum_repeats(Tensor<T, 2, D> x, Size times) {
   const Size rows = x[0] / times, n = x[1];
   auto y = Tensor<T, 2, D>::uninitialized(shape(rows, n), x.memory(), Category::activations, "sum_repeats");
   x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(x, y);
   launch<kernels::SumRepeats<T>, D>(x.memory(), rows, n, times, y.data(), x.data());
   return y;
 }

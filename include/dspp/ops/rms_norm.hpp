@@ -30,6 +30,7 @@ constexpr RmsNormResult<T, Rank, D> rms_norm(const Tensor<T, Rank, D>& x, const 
       Tensor<T, Rank, D>::uninitialized(x.shape(), memory, Category::activations, "rms_norm"),
       Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "rms_norm")};
   memory.count_flops(4.0 * static_cast<double>(x.count()));
+  note_moved(x, result.y);
   launch<kernels::RmsNorm<T>, D>(memory, rows, x[-1], x.data(), gamma.data(), epsilon, result.y.data(),
                                  result.inverse_root.data());
   return result;
@@ -60,6 +61,7 @@ constexpr Tensor<T, Rank, D> rms_norm_vjp(const Tensor<T, Rank, D>& x, const Ten
   const T *upstream = dy.data(), *before = detail::data_or_null(earlier);
   memory.count_flops((earlier ? 12.0 : 11.0) * static_cast<double>(x.count()));
   auto dx = in_place_or_new(earlier, dy, "rms_norm_vjp");
+  note_moved(x, dx, dx);
   launch<kernels::RmsNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), before, gamma.data(),
                                        inverse_root.data(), scratch.data(), dgamma_into.data(), write);
   return dx;

@@ -73,6 +73,7 @@ constexpr Tensor<T, Rank, D> rotate(Tensor<T, Rank, D> x, const Tensor<Compute<T
   auto y = in_place_or_new(x, "rotary");
   y.memory().count_flops(3.0 * static_cast<double>(extents[0] * extents[1] * turned));
   const kernels::RotaryExtents at{extents[0] * extents[1], extents[1], columns, turned, head_dim};
+  note_moved(y, y);
   launch<kernels::Rotary<T>, D>(y.memory(), at, y.data(), from, table.data(), sign);
   return y;
 }

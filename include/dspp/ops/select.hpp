@@ -39,6 +39,7 @@ constexpr Tensor<T, Rank, D> select(const Tensor<M, MaskRank, D>& mask, const Te
   require_same_shape(a.shape(), b.shape(), "where");
   detail::require_first_extents(mask.shape(), a.shape(), "where", "a mask", MaskRank);
   auto y = Tensor<T, Rank, D>::uninitialized(a.shape(), a.memory(), Category::activations, "where");
+  note_moved(a, y);
   launch<kernels::Select<T, M>, D>(a.memory(), mask.count(), a.shape().product(MaskRank, Rank), y.data(),
                                    static_cast<const M*>(mask.data()), static_cast<const T*>(a.data()), 0.0,
                                    static_cast<const T*>(b.data()), 0.0);

@@ -15,6 +15,7 @@ template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> softmax(const Tensor<T, Rank, D>& x) {
   auto y = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "softmax");
   x.memory().count_flops(5.0 * static_cast<double>(x.count()));
+  note_moved(x, y);
   launch<kernels::Softmax<T>, D>(x.memory(), x.shape().rows(), x[-1], y.data(), x.data());
   return y;
 }
@@ -31,6 +32,7 @@ constexpr Tensor<T, Rank, D> softmax_vjp(const Tensor<T, Rank, D>& y, Tensor<T, 
   const T* upstream = dy.data();
   auto dx = in_place_or_new(dy, "softmax_vjp");
   y.memory().count_flops(4.0 * static_cast<double>(y.count()));
+  note_moved(y, dx, dx);
   launch<kernels::SoftmaxVjp<T>, D>(y.memory(), y.shape().rows(), y[-1], dx.data(), upstream, y.data());
   return dx;
 }

@@ -33,6 +33,7 @@ constexpr Tensor<T, Rank, D> swiglu(const Tensor<T, Rank, D>& x) {
   const Size n = x[-1] / 2;
   auto y = Tensor<T, Rank, D>::uninitialized(x.shape().with(-1, n), x.memory(), Category::activations, "swiglu");
   x.memory().count_flops(pointwise::Swiglu::flops * static_cast<double>(y.count()));
+  note_moved(x, y);
   launch<kernels::Swiglu<T>, D>(x.memory(), x.shape().rows(), n, y.data(), x.data());
   return y;
 }
@@ -49,6 +50,7 @@ constexpr Tensor<T, Rank, D> swiglu_vjp(const Tensor<T, Rank, D>& x, const Tenso
   require_same_shape(dy.shape(), x.shape().with(-1, n), "swiglu_vjp");
   auto dx = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "swiglu_vjp");
   x.memory().count_flops(pointwise::Swiglu::flops_vjp * static_cast<double>(dy.count()));
+  note_moved(x, dx, dy);
   launch<kernels::SwigluVjp<T>, D>(x.memory(), x.shape().rows(), n, dx.data(), x.data(), dy.data());
   return dx;
 }

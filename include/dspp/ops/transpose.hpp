@@ -41,6 +41,7 @@ constexpr Tensor<T, Rank, D> transpose(const Tensor<T, Rank, D>& x,
     at.strides[d] = x.shape().product(from + 1, Rank);
   }
   auto y = Tensor<T, Rank, D>::uninitialized(turned, x.memory(), Category::activations, "transpose");
+  note_moved(x, y);
   launch<kernels::CopyStrided<T>, D>(x.memory(), at, y.data(), x.data());
   return y;
 }

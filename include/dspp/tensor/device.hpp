@@ -36,8 +36,12 @@ struct Cpu {
   static void fill(Pool&, T* y, Size count, T value) {
     std::fill_n(y, count, value);
   }
-  static void zero(Pool&, std::byte* to, Size bytes) { std::memset(to, 0, static_cast<std::size_t>(bytes)); }
-  static void copy(Pool&, std::byte* to, const std::byte* from, Size bytes) {
+  static void zero(Pool& pool, std::byte* to, Size bytes) {
+    const ProfiledKernel profiled(pool.profiler(), "zero", bytes);
+    std::memset(to, 0, static_cast<std::size_t>(bytes));
+  }
+  static void copy(Pool& pool, std::byte* to, const std::byte* from, Size bytes) {
+    const ProfiledKernel profiled(pool.profiler(), "copy", 2 * bytes);
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
   /// Copies elements of the device to the host, after all operations issued before.
@@ -62,13 +66,22 @@ struct Cpu {
   }
   /// Issues the kernel of that name.
   template <class Name, class... Arguments>
-  static void launch(Pool&, const Arguments&... arguments) {
+  static void launch(Pool& pool, const Arguments&... arguments) {
+    const ProfiledKernel profiled(pool.profiler(), detail::signature_of<Name>());
     Kernel<Name, Cpu>::run(arguments...);
   }
   /// Issues a kernel that returns a value, and waits for it.
   template <class Name, class... Arguments>
-  static auto ask(Pool&, const Arguments&... arguments) {
+  static auto ask(Pool& pool, const Arguments&... arguments) {
+    const ProfiledKernel profiled(pool.profiler(), detail::signature_of<Name>());
     return Kernel<Name, Cpu>::run(arguments...);
+  }
+  /// The ranges of a profile: see HasTimeline.
+  static std::uint64_t begin_range(Pool& pool, std::string_view what, std::string_view name) {
+    return pool.profiler() ? pool.profiler()->begin_range(what, name) : 0;
+  }
+  static void end_range(Pool& pool, std::uint64_t range) noexcept {
+    if (pool.profiler()) pool.profiler()->end_range(range);
   }
 };
 
@@ -112,7 +125,7 @@ using Memory = typename D::Memory;
 
 /// Whether operations of D, or of the device that paper imitates, are done when their call returns.
 template <Device D>
-inline constexpr bool imitates_synchronous = D::synchronous && D::Imitated::synchronous;
+inline constexpr bool imitates_synchronous = D::synchronous&& D::Imitated::synchronous;
 
 /// The paper on which a program for D is planned.
 template <Device D>

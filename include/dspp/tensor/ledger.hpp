@@ -52,6 +52,9 @@ class Ledger {
     (backward_depth_ > 0 ? flops_backward_ : flops_forward_) += operations;
   }
   constexpr void set_backward(bool backward) { backward_depth_ += backward ? 1 : -1; }  // nests: recompute
+  /// Paper has no profiler.
+  constexpr void use_parameter(const void*) {}
+  constexpr void end_operation() {}
   constexpr double flops_forward() const { return flops_forward_; }
   constexpr double flops_backward() const { return flops_backward_; }
 

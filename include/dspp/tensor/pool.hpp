@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/base/profiler.hpp>
 #include <dspp/tensor/block.hpp>
 
 namespace dspp {
@@ -90,9 +91,21 @@ class Pool {
   /// Returns the kept blocks to the system.
   void trim() noexcept;
 
-  /// The operation counter of the paper device; a real device does not count.
-  constexpr void count_flops(double) {}
+  /// Hears of all work in this memory; null: nothing does. It outlives the Pool, or is taken away before its end.
+  Profiler* profiler() const { return profiler_; }
+  void set_profiler(Profiler* profiler) { profiler_ = profiler; }
+  /// The operations of the kernel launched next: counted on paper, and by a profiler.
+  void count_flops(double operations) {
+    if (profiler_) profiler_->count_flops(operations);
+  }
   constexpr void set_backward(bool) {}
+  /// To a profiler: a layer uses this parameter; the operation has its value.
+  void use_parameter(const void* parameter) {
+    if (profiler_) profiler_->use(parameter);
+  }
+  void end_operation() {
+    if (profiler_) profiler_->end_operation();
+  }
 
   /// A unique number from 1 on: a tape identifies its passes by it.
   std::uint64_t new_number() { return ++numbers_; }
@@ -129,6 +142,7 @@ class Pool {
   Size live_total_ = 0, peak_ = 0, reserved_ = 0, peak_reserved_ = 0, limit_ = 0, fail_in_ = 0;
   Size slack_ = 0;  // bytes of blocks in use beyond those requested
   MemorySource* source_;
+  Profiler* profiler_ = nullptr;
   std::uint64_t numbers_ = 0;
   bool poisons_ = false;
   MemoryBlock<Pool>* first_ = nullptr;

@@ -155,6 +155,7 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
 template <class T, Device D>
 constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   replicas_ = &replicas;
+  this->memory = &replicas.memory();
   this->gradient_storage = &gradient_of;
   this->finished = &on_finished;
   this->wide_gradients = replicas.config().wide_gradients;

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Where one rank's time goes: kernels, copies and collectives, each in its place of the program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/config.hpp>
+#include <dspp/base/types.hpp>
+
+namespace dspp {
+
+/// A rank's memory has one while a profile is taken (engine/profiling.hpp); else what would tell it compares with null.
+///
+/// A place is the range that the program is in, such as the forward of "blocks.3", and the parameter whose layer
+/// computes: the one used last, until the layer's operation has its value or the next backward begins.
+///
+/// Cost     a clock and a look-up at the beginning and end of each work
+/// Memory   a row for each kind of work in each place; 24 bytes for each event that is kept
+class Profiler {
+ public:
+  enum class Kind : std::uint8_t { range, kernel, collective };
+
+  /// All work of one name in one place.
+  struct Row {
+    Kind kind = Kind::kernel;
+    int range = -1;                   ///< that it is in, or is: index in ranges(); -1: in none
+    const void* parameter = nullptr;  ///< whose layer it is of; null: of no layer that has parameters
+    const char* name = "";            ///< of a kernel: the signature that names its type; of a collective: its name
+    const char* purpose = "";         ///< of a collective
+    Size calls = 0;
+    std::int64_t nanoseconds = 0;
+    double flops = 0;  ///< as plans count them
+    Size bytes = 0;    ///< of the operands and results that the work is told of, or read from other ranks
+  };
+  /// What is under way: "forward", "blocks.3".
+  struct Range {
+    std::string what, name;
+    friend bool operator<(const Range& a, const Range& b) {
+      return std::tie(a.what, a.name) < std::tie(b.what, b.name);
+    }
+  };
+  struct Event {
+    int row = 0;                      ///< index in rows()
+    std::int64_t begin = 0, end = 0;  ///< nanoseconds since the profile began
+  };
+
+  /// Keeps the first `most_events` events.
+  explicit Profiler(std::size_t most_events = 0);
+
+  /// Returns a number that is not 0. end_range(number) also ends ranges that began later.
+  std::uint64_t begin_range(std::string_view what, std::string_view name);
+  void end_range(std::uint64_t range) noexcept;
+
+  /// A layer reads this parameter, or writes its gradient.
+  void use(const void* parameter) { parameter_ = parameter; }
+  void end_operation() { parameter_ = nullptr; }
+
+  /// Of the kernel that begins next.
+  void count_flops(double operations) { flops_ += operations; }
+  void count_bytes(Size bytes) { bytes_ += bytes; }
+  /// `name` lives as long as the program.
+  void begin_kernel(const char* name, Size bytes = 0);
+  void end_kernel() noexcept { end(); }
+  /// `of_layer`: it is part of what the layer computes; else of the range alone.
+  void begin_collective(const char* name, const char* purpose, bool of_layer);
+  /// `is_call`: the collective was started, and not waited for.
+  void end_collective(Size bytes, bool is_call = true) noexcept { end(bytes, is_call); }
+
+  const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<Range>& ranges() const { return ranges_; }
+  const std::vector<Event>& events() const { return events_; }
+  /// Events that came when most_events were kept.
+  Size lost_events() const { return lost_; }
+  /// Nanoseconds since the profile began.
+  std::int64_t now() const;
+
+ private:
+  using Key = std::tuple<Kind, int, const void*, const char*, const char*>;
+  struct Open {
+    std::uint64_t number = 0;
+    int row = 0;
+    std::int64_t begin = 0;
+  };
+
+  int row_of(const Row& row);
+  int current_range() const { return open_.empty() ? -1 : rows_[static_cast<std::size_t>(open_.back().row)].range; }
+  void begin(Row row);
+  void end(Size bytes = 0, bool is_call = true) noexcept;
+  void note(int row, std::int64_t begin, std::int64_t end, bool is_call = true) noexcept;
+
+  std::int64_t start_;
+  std::size_t most_events_;
+  std::vector<Row> rows_;
+  std::map<Key, int> places_;
+  std::vector<Range> ranges_;
+  std::map<Range, int> range_numbers_;
+  std::vector<Event> events_;
+  Size lost_ = 0;
+  std::vector<Open> open_;  // ranges
+  std::uint64_t numbers_ = 0;
+  const void* parameter_ = nullptr;
+  double flops_ = 0;
+  Size bytes_ = 0;
+  int working_ = -1;  // the row of the work under way
+  std::int64_t begun_ = 0;
+  int depth_ = 0;  // work within work belongs to the outer one
+};
+
+/// A kernel, to a profiler that may be null. `bytes` are those that nothing else tells.
+class ProfiledKernel {
+ public:
+  ProfiledKernel(Profiler* profiler, const char* name, Size bytes = 0) : profiler_(profiler) {
+    if (profiler_) profiler_->begin_kernel(name, bytes);
+  }
+  ProfiledKernel(const ProfiledKernel&) = delete;
+  ProfiledKernel& operator=(const ProfiledKernel&) = delete;
+  ~ProfiledKernel() {
+    if (profiler_) profiler_->end_kernel();
+  }
+
+ private:
+  Profiler* profiler_;
+};
+
+namespace detail {
+
+/// The compiler's signature of this function, in which Profiler::Row finds the name of T.
+template <class T>
+constexpr const char* signature_of() {
+  return __PRETTY_FUNCTION__;
+}
+
+}  // namespace detail
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp
+
+#include <chrono>
+
+namespace dspp {
+
+DSPP_INLINE Profiler::Profiler(std::size_t most_events) : start_(0), most_events_(most_events) {
+  start_ = now();
+}
+
+DSPP_INLINE std::int64_t Profiler::now() const {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count() - start_;
+}
+
+DSPP_INLINE int Profiler::row_of(const Row& row) {
+  const auto [place, is_new] = places_.try_emplace(Key(row.kind, row.range, row.parameter, row.name, row.purpose),
+                                                   static_cast<int>(rows_.size()));
+  if (is_new) rows_.push_back(row);
+  return place->second;
+}
+
+DSPP_INLINE std::uint64_t Profiler::begin_range(std::string_view what, std::string_view name) {
+  const auto [place, is_new] =
+      range_numbers_.try_emplace(Range{std::string(what), std::string(name)}, static_cast<int>(ranges_.size()));
+  if (is_new) ranges_.push_back(place->first);
+  open_.push_back({++numbers_, row_of({.kind = Kind::range, .range = place->second}), now()});
+  end_operation();
+  return numbers_;
+}
+
+DSPP_INLINE void Profiler::end_range(std::uint64_t range) noexcept {
+  const std::int64_t time = now();
+  while (!open_.empty() && open_.back().number >= range) {
+    note(open_.back().row, open_.back().begin, time);
+    open_.pop_back();
+  }
+  end_operation();
+}
+
+DSPP_INLINE void Profiler::begin(Row row) {
+  if (depth_ > 0) {
+    ++depth_;
+    return;
+  }
+  row.range = current_range();
+  const Size told = std::exchange(row.bytes, 0);
+  working_ = row_of(row);
+  Row& sum = rows_[static_cast<std::size_t>(working_)];
+  sum.flops += std::exchange(flops_, 0);
+  sum.bytes += std::exchange(bytes_, 0) + told;
+  ++depth_;
+  begun_ = now();
+}
+
+DSPP_INLINE void Profiler::end(Size bytes, bool is_call) noexcept {
+  if (--depth_ > 0) return;
+  rows_[static_cast<std::size_t>(working_)].bytes += bytes;
+  note(working_, begun_, now(), is_call);
+}
+
+DSPP_INLINE void Profiler::begin_kernel(const char* name, Size bytes) {
+  begin({.kind = Kind::kernel, .parameter = parameter_, .name = name, .bytes = bytes});
+}
+
+DSPP_INLINE void Profiler::begin_collective(const char* name, const char* purpose, bool of_layer) {
+  begin({.kind = Kind::collective, .parameter = of_layer ? parameter_ : nullptr, .name = name, .purpose = purpose});
+}
+
+DSPP_INLINE void Profiler::note(int row, std::int64_t begin, std::int64_t end, bool is_call) noexcept {
+  Row& sum = rows_[static_cast<std::size_t>(row)];
+  sum.calls += is_call ? 1 : 0;
+  sum.nanoseconds += end - begin;
+  if (events_.size() < most_events_)
+    events_.push_back({row, begin, end});
+  else
+    ++lost_;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A profile of an engine's steps: where each rank's time goes.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/profiler.hpp>
+#include <dspp/comm/all_or_none.hpp>
+#include <dspp/comm/profiled_communicator.hpp>
+#include <dspp/comm/same_facts.hpp>
+#include <dspp/engine/known_at_once.hpp>
+#include <dspp/launch/world.hpp>
+#include <dspp/observe/metrics.hpp>
+#include <dspp/observe/profile.hpp>
+#include <dspp/ops/arithmetic.hpp>
+#include <dspp/ops/matmul.hpp>
+
+namespace dspp {
+
+/// What the machine gives each rank when all ranks ask for it at once: products of [1024, 1024] matrices of the
+/// policy's elements, and sums of vectors of 16 MiB, the best of a tenth of a second each. Call on every rank.
+///
+/// Memory   44 MiB or less of the host, of a Pool of its own
+template <class P>
+RateLimits measured_limits(World<P>& world);
+
+/// While it lives, it times every kernel, copy and collective of an engine's rank; see Engine::profile. The engine's
+/// results are the same bits.
+///
+/// Cost     measured_limits once; two reads of a clock for each kernel
+/// Memory   of the host: a row for each operation of each layer, 24 bytes an event
+/// Throws   Error(state) if another profile of the rank is being taken
+template <class E>
+class Profiling {
+ public:
+  using P = typename E::P;
+  using D = DeviceOf<P>;
+  static_assert(detail::known_at_once<D>,
+                "dspp: a profile needs operations that are done when their calls return, but those of this policy's "
+                "device are not. Use its own profiler: Nsight Systems shows dspp's ranges on Cuda.");
+
+  /// Keeps the first `most_events` events for write_trace(). Call on every rank.
+  explicit Profiling(E& engine, std::size_t most_events = 0);
+  Profiling(const Profiling&) = delete;
+  Profiling& operator=(const Profiling&) = delete;
+  ~Profiling();
+
+  /// This rank's, over the steps since it began.
+  Profile profile();
+  /// Writes the events of all ranks, a lane each, in Chrome's trace format: ui.perfetto.dev shows it. Call on every
+  /// rank; the first one writes.
+  ///
+  /// Throws   Error(file)
+  void write_trace(const std::string& path);
+
+ private:
+  /// f(communicator) for each group of the world.
+  template <class F>
+  void for_each_group(F f);
+  NameOfParameter names() const;
+
+  E& engine_;
+  RateLimits limits_;
+  Size first_step_;
+  Profiler profiler_;
+  std::vector<AnyCommunicator> plain_;  ///< the groups without a profiler
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+[[noreturn]] void refuse_second_profile();
+/// Seconds of the fastest call of f within a tenth of a second.
+template <class F>
+double fastest(F f) {
+  using Time = std::chrono::steady_clock;
+  const Time::time_point begin = Time::now();
+  double best = 1e9;
+  for (Time::time_point now = begin; now - begin < std::chrono::milliseconds(100);) {
+    const Time::time_point start = now;
+    f();
+    now = Time::now();
+    best = std::min(best, std::chrono::duration<double>(now - start).count());
+  }
+  return best;
+}
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void refuse_second_profile() {
+  fail(ErrorCode::state,
+       "dspp: Engine::profile needs a rank of which no other profile is being taken, but one is. End that first.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace detail
+
+template <class P>
+RateLimits measured_limits(World<P>& world) {
+  using T = ElementOf<P>;
+  using D = DeviceOf<P>;
+  constexpr Size n = 1024;
+  constexpr Size count = 16_MiB / static_cast<Size>(sizeof(T));
+  Pool pool;
+  RateLimits limits;
+  {
+    const auto a = Tensor<T, 2, D>::zeros(shape(n, n), pool, Category::workspace, "measured limits");
+    const auto b = Tensor<T, 2, D>::zeros(shape(n, n), pool, Category::workspace, "measured limits");
+    world.host().barrier();
+    const double seconds = detail::fastest([&] { ops::matmul(a, Transpose::no, b, Transpose::no); });
+    limits.flops = 2.0 * n * n * n / seconds;
+  }
+  const auto x = Tensor<T, 1, D>::zeros(shape(count), pool, Category::workspace, "measured limits");
+  const auto y = Tensor<T, 1, D>::zeros(shape(count), pool, Category::workspace, "measured limits");
+  world.host().barrier();
+  limits.bytes = 3.0 * static_cast<double>(x.bytes()) / detail::fastest([&] { ops::add_into(x, y); });
+  world.host().barrier();
+  return limits;
+}
+
+template <class E>
+Profiling<E>::Profiling(E& engine, std::size_t most_events)
+    : engine_(engine),
+      limits_(measured_limits(engine.world())),
+      first_step_(engine.steps() + engine.skipped_steps()),
+      profiler_(most_events) {
+  if (engine.world().memory().profiler()) detail::refuse_second_profile();
+  engine.replicas().complete_all();
+  for_each_group([&](AnyCommunicator& group) {
+    plain_.push_back(group);
+    group = AnyCommunicator(ProfiledCommunicator(group, profiler_));
+  });
+  engine.world().memory().set_profiler(&profiler_);
+}
+
+template <class E>
+Profiling<E>::~Profiling() {
+  engine_.world().memory().set_profiler(nullptr);
+  try {
+    engine_.replicas().complete_all();
+  } catch (...) {  // the groups keep the error for their next call
+    engine_.replicas().abandon();
+  }
+  std::size_t next = 0;
+  for_each_group([&](AnyCommunicator& group) { group = plain_[next++]; });
+}
+
+template <class E>
+template <class F>
+void Profiling<E>::for_each_group(F f) {
+  World<P>& world = engine_.world();
+  f(world.all());
+  f(world.replicas());
+  for (const Axis axis : all_axes) f(world.along(axis));
+}
+
+template <class E>
+NameOfParameter Profiling<E>::names() const {
+  return [this](const void* parameter) {
+    for (const auto& named : engine_.inventory().parameters)
+      if (named.parameter == parameter) return named.name->text;
+    return std::string();
+  };
+}
+
+template <class E>
+Profile Profiling<E>::profile() {
+  const Size steps = engine_.steps() + engine_.skipped_steps() - first_step_;
+  return profile_of(profiler_, names(), steps, limits_);
+}
+
+template <class E>
+void Profiling<E>::write_trace(const std::string& path) {
+  auto& ranks = engine_.world().host();
+  const std::string own = trace_lines(profiler_, names(), ranks.rank());
+  std::string all = "{\"traceEvents\":[\n";
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const std::string lines = detail::text_of(ranks, own, rank);
+    if (ranks.rank() == 0) all += lines;
+  }
+  all += "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"args\":{\"name\":\"dspp\"}}]}\n";
+  all_or_none(ranks, [&] {
+    if (ranks.rank() == 0) write_text_file(path, all);
+  });
+}
+
+}  // namespace dspp

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine::profile: what it names and counts, and that it changes nothing.
+// labels: thread
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include <dspp/engine/profiling.hpp>
+
+#include <laws/folder.hpp>
+#include <laws/json_tree.hpp>
+#include <laws/sentence_of.hpp>
+#include <laws/training_run.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr Size rows = 2, sequence = 8, vocabulary = 61;
+
+template <class P>
+struct Job {
+  using Model = RecomputedGpt<P>;
+  using E = Engine<Model, AdamW>;
+  World<P>& world;
+  E engine;
+  Size begun = 0;
+
+  explicit Job(World<P>& of)
+      : world(of), engine(of, Model(small_gpt(0.1)), AdamW{.lr = 1e-2}, sizes(), {.bucket_bytes = 8000}) {}
+
+  static BatchSizes sizes() { return {.micro_batch = rows, .sequence = sequence}; }
+  double step() {
+    const Size first = world.data_rank() * rows;
+    const auto batch = batch_of(world.memory(), 24 * begun++, first, rows, sequence / P::cp, vocabulary,
+                                sequence / P::cp * world.cp_rank());
+    const StepReport report = engine.train_batch(batch);
+    return report.loss;
+  }
+};
+
+/// The same steps, with a profile of the middle one.
+template <class P>
+void profiled_steps(int ranks) {
+  CAPTURE(ranks);
+  std::vector<std::uint64_t> bits(static_cast<std::size_t>(ranks)), profiled = bits;
+  for (const bool takes_profile : {false, true})
+    run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1}, [&](World<P>& world) {
+      Job<P> job(world);
+      job.step();
+      if (takes_profile) {
+        auto profiling = job.engine.profile();
+        const Traffic before = world.traffic();
+        job.step();
+        const Profile profile = profiling.profile();
+        const Traffic moved = world.traffic() - before;
+        const Plan paper = plan<typename Job<P>::Model>(
+            small_gpt(0.1), Job<P>::sizes(), {.data = world.data_size(), .bucket_bytes = 8000, .rank = world.place()});
+        double flops = 0;
+        Size bytes = 0;
+        for (const ProfileRow& row : profile.rows) {
+          flops += row.flops;
+          if (row.collective) bytes += row.bytes;
+        }
+        CHECK(profile.steps == 1);
+        CHECK(flops == paper.forward_flops + paper.backward_flops);
+        CHECK(bytes == moved.total());
+        CHECK(profile.seconds_in_work() <= profile.seconds);
+        CHECK(profile.limits.flops > 0);
+        CHECK(profile.limits.bytes > 0);
+      } else {
+        job.step();
+      }
+      job.step();
+      (takes_profile ? profiled : bits)[static_cast<std::size_t>(world.rank())] = print_of_state(job.engine);
+    });
+  CHECK(bits == profiled);
+}
+
+}  // namespace
+
+TEST_CASE("a profile has the plan's operations and the bytes that were read, and the steps keep their bits") {
+  profiled_steps<Policy<>>(1);
+  profiled_steps<Policy<Zero<2>, Bf16>>(2);
+  profiled_steps<Policy<Zero<3>, Tp<2>, SequenceParallel>>(4);
+  profiled_steps<Policy<Zero<1>, Cp<2>>>(2);
+}
+
+TEST_CASE("a row names pass, layer and operation; of the recomputed forward the pass is backward") {
+  using P = Policy<Zero<3>>;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [](World<P>& world) {
+    Job<P> job(world);
+    auto profiling = job.engine.profile();
+    job.step();
+    job.step();
+    const Profile profile = profiling.profile();
+    CHECK(profile.steps == 2);
+    const auto calls = [&](const std::string& pass, const std::string& layer, const std::string& operation) {
+      for (const ProfileRow& row : profile.rows)
+        if (row.pass == pass && row.layer == layer && row.operation == operation) return row.calls;
+      return Size{0};
+    };
+    CHECK(calls("forward", "blocks.1.attention.qkv", "matmul") == 2);
+    CHECK(calls("forward", "blocks.1", "attention") == 2);
+    CHECK(calls("forward", "blocks.0.mlp.down", "matmul") == 2);
+    CHECK(calls("forward", "tokens", "embedding") == 2);
+    CHECK(calls("backward", "tokens", "embedding_vjp") == 2);
+    CHECK(calls("backward", "blocks.1.attention.qkv", "matmul") == 6);  // once again, and for both operands
+    CHECK(calls("backward", "blocks.1", "attention") == 2);
+    CHECK(calls("backward", "blocks.1", "attention_vjp") == 2);
+    CHECK(calls("step", "", "update") > 0);
+    CHECK(calls("forward", "blocks.0", "all_gather parameter") > 0);
+    CHECK(calls("step", "", "all_reduce scalar") > 0);
+  });
+}
+
+TEST_CASE("a timeline has a lane for each rank, and a second profile of a rank is an error") {
+  using P = Policy<Zero<2>>;
+  const Folder folder;
+  const std::string path = (folder.path / "trace.json").string();
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [&](World<P>& world) {
+    Job<P> job(world);
+    auto profiling = job.engine.profile(100'000);
+    CHECK(sentence_of([&] { job.engine.profile(); }) ==
+          "dspp: Engine::profile needs a rank of which no other profile is being taken, but one is. End that first.");
+    job.step();
+    profiling.write_trace(path);
+  });
+  const JsonTree trace = json_tree(read_file(path), path);
+  std::set<std::string> lanes, names;
+  for (const JsonTree& event : trace.find("traceEvents")->items)
+    if (const JsonTree* lane = event.find("tid")) lanes.insert(lane->text), names.insert(event.find("name")->string);
+  CHECK(lanes.size() == 2);
+  for (const char* name : {"forward blocks.1", "backward blocks.0", "step", "matmul", "reduce_scatter gradient"})
+    CHECK_MESSAGE(names.count(name) == 1, name);
+}
+
+TEST_CASE("a profile ends with its scope, also by an exception, and with a collective under way") {
+  using P = Policy<Zero<3>>;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [](World<P>& world) {
+    Job<P> job(world);
+    const double first = job.step();
+    try {
+      auto profiling = job.engine.profile();
+      const auto batch = batch_of(world.memory(), 0, 0, rows, sequence, vocabulary);
+      job.engine.forward(batch);
+      throw 1;
+    } catch (int) {
+    }
+    CHECK(world.memory().profiler() == nullptr);
+    CHECK(job.step() != first);
+    auto again = job.engine.profile();
+    job.step();
+    CHECK(again.profile().steps == 1);
+  });
+}
+
+TEST_CASE("a trace in a folder that does not exist is an error of all ranks") {
+  using P = Policy<>;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [](World<P>& world) {
+    Job<P> job(world);
+    auto profiling = job.engine.profile(10);
+    CHECK_THROWS_AS(profiling.write_trace("/nowhere/at/all/trace.json"), Error);
+  });
+}
