@@ -27,9 +27,9 @@ struct RateLimits {
 
 /// All work of one operation in one layer, or in all layers whose names differ in numbers alone.
 struct ProfileRow {
-  std::string pass;       ///< "forward", "backward", "step"; empty: none of them
-  std::string layer;      ///< "blocks.0.attention.qkv"; of an operation of no layer, its unit: "blocks.0"; or empty
-  std::string operation;  ///< "matmul", "all_gather parameter"
+  std::string pass{};       ///< "forward", "backward", "step"; empty: none of them
+  std::string layer{};      ///< "blocks.0.attention.qkv"; of an operation of no layer, its unit: "blocks.0"; or empty
+  std::string operation{};  ///< "matmul", "all_gather parameter"
   bool collective = false;
   Size calls = 0;
   double seconds = 0;
@@ -45,8 +45,8 @@ using NameOfParameter = std::function<std::string(const void*)>;
 
 /// A rank's time over some steps.
 struct Profile {
-  std::vector<ProfileRow> rows;  ///< by pass, layer and operation, in the order in which they first ran
-  double seconds = 0;            ///< of all, from the beginning of the profile
+  std::vector<ProfileRow> rows{};  ///< by pass, layer and operation, in the order in which they first ran
+  double seconds = 0;              ///< of all, from the beginning of the profile
   Size steps = 0;
   RateLimits limits{};
 
