@@ -125,6 +125,7 @@ static int start(int argc, char** argv, const Launch& launch) {
   check_extents<TrainPolicy>(job);
   check_paths(job);
   check_save(job);
+  if (!job.resume.empty()) job.split = split_of_resumed(job.resume);
   const auto source = read_source(job);
   job.model.vocabulary = source->vocabulary();
   const auto paper = plan<Model>(job.model, job.sizes(), plan_options(job));

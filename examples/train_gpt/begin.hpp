@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <system_error>
 
 #include <dspp/checkpoint/checkpoint.hpp>
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/io/checkpoint_folder.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <dspp/io/json_text.hpp>
 
 #include "job.hpp"
@@ -34,6 +36,20 @@ struct Start {
 inline std::string weights_in(const std::string& folder) {
   const dspp::io::CheckpointFolder checkpoints{folder};
   return checkpoints.has_latest() ? checkpoints.path_of(checkpoints.read_latest()) : folder;
+}
+
+/// What is held out of the text of the training that a job resumes: checkpoints of before this choice name nothing, and
+/// held out the end. A checkpoint that cannot be read is refused when it is loaded.
+inline dspp::data::TextSplit split_of_resumed(const std::string& folder) {
+  using dspp::data::TextSplit;
+  try {
+    const auto manifest = dspp::io::read_checkpoint_manifest(weights_in(folder) + "/state.json");
+    const auto facts = manifest.training().find("client_state");
+    const auto rule = facts ? facts->find("held_out") : std::nullopt;
+    return rule && rule->string == held_out_name(TextSplit::blocks) ? TextSplit::blocks : TextSplit::end;
+  } catch (const dspp::Error&) {
+    return TextSplit::blocks;
+  }
 }
 
 /// Refuses to resume a run on other data. A checkpoint without a data identity is of a text. Another text, which may be

@@ -16,6 +16,7 @@
 #include <dspp/app/options.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/data/batches.hpp>
+#include <dspp/data/text.hpp>
 #include <dspp/io/checkpoint_names.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/models/gpt.hpp>
@@ -44,6 +45,7 @@ struct Job {
   bool seed_given = false;
   double timeout = 600;
   dspp::SumOrder sum_order = dspp::SumOrder::rank;
+  dspp::data::TextSplit split = dspp::data::TextSplit::blocks;  ///< of a resumed training, as it began
   std::string save, load, resume, json, trace;
   bool profile = false;
   Size save_every = 0;  ///< 0: at the end only

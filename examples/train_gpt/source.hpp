@@ -19,6 +19,11 @@
 
 namespace train_gpt {
 
+/// As checkpoints name what is held out of a text.
+inline const char* held_out_name(dspp::data::TextSplit split) {
+  return split == dspp::data::TextSplit::blocks ? "every tenth block of 64 KiB" : "the last tenth";
+}
+
 /// A training part and a held-out part. The engine's batches() and evaluate() use its two friends.
 class Source {
  public:
@@ -29,8 +34,8 @@ class Source {
   std::string summary() const;
   /// The data identity that a resumed run must match: "text" for any text, or these token files.
   std::string identity() const;
-  /// Facts about the data for checkpoints: "data", the identity; for a text "text", its size and checksum, and
-  /// "text_path"; for token files "tokens_path".
+  /// Facts about the data for checkpoints: "data", the identity; for a text "text", its size and checksum, "text_path",
+  /// and "held_out", the rule; for token files "tokens_path".
   const std::map<std::string, std::string>& facts() const { return facts_; }
   /// One of these facts, or nothing.
   std::string fact(const std::string& key) const {
@@ -74,7 +79,7 @@ inline std::shared_ptr<const Source> read_source(const Job& job) {
 
 inline Source::Source(const Job& job) {
   if (job.tokens.empty())
-    text_ = std::make_shared<const dspp::data::Text>(dspp::data::read_text({job.data}));
+    text_ = std::make_shared<const dspp::data::Text>(dspp::data::read_text({.path = job.data, .split = job.split}));
   else
     tokens_.emplace(job.tokens);
   facts_["data"] = identity();
@@ -83,6 +88,7 @@ inline Source::Source(const Job& job) {
   if (!text_) return;
   const auto bytes = std::ssize(text_->bytes);
   facts_["text_path"] = as_text(job.data);
+  facts_["held_out"] = held_out_name(job.split);
   facts_["text"] =
       std::to_string(bytes) + " bytes with the checksum " + std::to_string(dspp::crc32c(text_->bytes.data(), bytes));
 }

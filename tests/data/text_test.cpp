@@ -51,9 +51,44 @@ TEST_CASE("a file longer than one read is read whole") {
   const Folder folder;
   std::string content;
   for (int i = 0; i < 600000; ++i) content += std::to_string(i);
-  const data::Text text = data::read_text({folder.write("long.txt", content), 0.5});
+  const data::Text text = data::read_text({folder.write("long.txt", content), 0.5, data::TextSplit::end});
   CHECK(as_string(text.bytes) == content);
   CHECK(std::ssize(text.validation()) == std::ssize(content) / 2);
+}
+
+TEST_CASE("of a text of many blocks every tenth is held out, and of any share as many, evenly spaced") {
+  const Folder folder;
+  const auto block = [](int i) { return std::string(data::text_block, static_cast<char>('a' + i)); };
+  std::string content;
+  for (int i = 0; i < 25; ++i) content += block(i);
+  content += "the rest";
+  const std::string path = folder.write("blocks.txt", content);
+
+  const data::Text text = data::read_text({path});
+  CHECK(as_string(text.validation()) == block(9) + block(19));
+  std::string training = content;
+  training.erase(19 * data::text_block, data::text_block).erase(9 * data::text_block, data::text_block);
+  CHECK(as_string(text.training()) == training);
+  CHECK(std::ssize(text.bytes) == std::ssize(content));
+
+  const data::Text third = data::read_text({path, 0.4});
+  CHECK(as_string(third.validation()).find(block(2) + block(4) + block(7) + block(9) + block(12)) == 0);
+  CHECK(std::ssize(third.validation()) == 10 * data::text_block);
+  const data::Text none = data::read_text({path, 0});
+  CHECK(as_string(none.training()) == content);
+  const data::Text end = data::read_text({path, 0.1, data::TextSplit::end});
+  CHECK(as_string(end.bytes) == content);
+  CHECK(std::ssize(end.validation()) == std::ssize(content) / 10);
+  CHECK(end.digest() != text.digest());
+}
+
+TEST_CASE("a text without a tenth block holds out its end") {
+  const Folder folder;
+  const std::string content(9 * data::text_block + 100, 'x');
+  const data::Text text = data::read_text({folder.write("few.txt", content)});
+  CHECK(std::ssize(text.validation()) == std::ssize(content) / 10);
+  const data::Text ten = data::read_text({folder.write("ten.txt", content + std::string(data::text_block, 'y'))});
+  CHECK(std::ssize(ten.validation()) == data::text_block);
 }
 
 TEST_CASE("a folder is its files in the byte order of their paths, whatever the order of writing") {

@@ -114,7 +114,7 @@ TEST_CASE("--help lists every option") {
   for (const char* option :
        {"--data",       "--tokens", "--layers",  "--width", "--heads",  "--sequence", "--micro-batch", "--accumulate",
         "--lr",         "--steps",  "--seconds", "--ranks", "--seed",   "--save",     "--device",      "--sum-order",
-        "--save-every", "--resume", "--load",    "--json",  "--sample", "--prompt", "--profile", "--trace"})
+        "--save-every", "--resume", "--load",    "--json",  "--sample", "--prompt",   "--profile",     "--trace"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   // what ./dspp train --help prints
   CHECK(result.out == io::read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));
@@ -210,6 +210,40 @@ TEST_CASE("a killed or stopped run that is resumed ends as an uninterrupted one,
     CHECK(resumed.out.find("resumed after " + std::to_string(200 - rest.size()) + " steps\n") != std::string::npos);
     check_as_planned(json_tree(second.folder.read("result.json"), "a result"));
   }
+}
+
+TEST_CASE("every tenth block of a text is held out, and a checkpoint of before that rule goes on with the last tenth") {
+  const Job job;
+  std::string text;
+  for (int block = 0; block < 20; ++block)
+    text += std::string(std::size_t{1} << 16, block % 10 == 9 ? 'z' : static_cast<char>('a' + block % 10));
+  job.folder.write("blocks.txt", text);
+  const auto loss_of = [&](const std::string& options) {
+    REQUIRE(job.run("--data blocks.txt --json result.json --steps 3" + small_model + options).status == 0);
+    return validation_loss(job.folder);
+  };
+  const double by_blocks = loss_of(" --save checkpoints");
+  CHECK(loss_of(" --resume checkpoints") == by_blocks);
+  const std::string state = "checkpoints/step_00000003/state.json";
+  std::string facts = io::unsealed_text(job.folder.read(state), state);
+  const std::string rule = R"("held_out":"every tenth block of 64 KiB",)";
+  REQUIRE(facts.find(rule) != std::string::npos);
+  facts.erase(facts.find(rule), rule.size());
+  job.folder.write(state, io::sealed_text(facts));
+  CHECK(loss_of(" --resume checkpoints") != by_blocks);
+}
+
+TEST_CASE("--profile prints a table of the steps, and --trace writes their timeline") {
+  const Job job;
+  const Result result = job.train("--steps 3 --ranks 2 --profile --trace trace.json");
+  REQUIRE(result.status == 0);
+  CHECK(result.out.find("  a step of rank 0 ") != std::string::npos);
+  CHECK(result.out.find("  . blocks.*") != std::string::npos);
+  const JsonTree trace = json_tree(job.folder.read("trace.json"), "a trace");
+  CHECK(trace.find("traceEvents")->items.size() > 100);
+  const Result plain = job.train("--steps 3 --ranks 2");
+  CHECK(plain.out.find("a step of rank 0") == std::string::npos);
+  CHECK(validation_line(plain) == validation_line(result));
 }
 
 TEST_CASE("the last two checkpoints are kept, and saving is not part of the comparison with the plan") {

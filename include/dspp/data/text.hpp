@@ -34,14 +34,21 @@ namespace dspp::data {
 
 using ByteSpan = std::span<const unsigned char>;
 
-/// The path of a text: a file, or a folder that is searched recursively. `held_out` is the share at the end that is
-/// kept for validation.
+/// Which bytes of a text are held out for validation. `blocks`: of its blocks of 64 KiB as many as the share, evenly
+/// spaced, so that every part of a folder is among them: the tenth, the twentieth, ... of a share of 0.1; of a text
+/// that has none, its end. `end`: the share at its end.
+enum class TextSplit { blocks, end };
+inline constexpr Size text_block = 64 * 1024;
+
+/// The path of a text: a file, or a folder that is searched recursively. `held_out` is the share that is kept for
+/// validation.
 struct TextFiles {
   std::string path;
   double held_out = 0.1;
+  TextSplit split = TextSplit::blocks;
 };
 
-/// The bytes of a text, and the files they come from.
+/// The bytes of a text, and the files they come from. Those that are held out are behind the others.
 struct Text {
   std::vector<unsigned char> bytes;
   Size training_bytes = 0;
@@ -64,7 +71,7 @@ struct Text {
 /// hold a zero byte or more than a tenth of control characters: in a folder it is left out and listed; named directly,
 /// it is an error.
 ///
-/// Memory   the text, once
+/// Memory   the text, and what is held out of it once more
 /// Throws   Error(file) if the path is absent, unreadable, empty, binary, or a folder without text;
 ///          Error(out_of_memory) before a file is read for which there is none
 Text read_text(const TextFiles& source);
@@ -92,6 +99,9 @@ std::vector<std::pair<std::string, std::string>> files_below(const std::string& 
 enum class TextKind { file, folder };
 /// Throws   Error(file) if the path is absent, cannot be read, or is neither
 TextKind kind_of_text(const std::string& path);
+
+/// Puts the held-out blocks of a share behind the others, in order. Returns their bytes: 0 if there is none.
+Size hold_out_blocks(std::vector<unsigned char>& bytes, double share);
 
 void read_folder(const std::string& path, Text& text);
 void read_single_file(const std::string& path, Text& text);
@@ -214,6 +224,24 @@ DSPP_INLINE void read_single_file(const std::string& path, Text& text) {
   text.files = 1;
 }
 
+DSPP_INLINE Size hold_out_blocks(std::vector<unsigned char>& bytes, double share) {
+  const Size blocks = std::ssize(bytes) / text_block;
+  const auto place = [&](Size block) { return bytes.begin() + block * text_block; };
+  const auto before = [share](Size block) { return static_cast<Size>(static_cast<double>(block) * share); };
+  std::vector<unsigned char> held_out;
+  held_out.reserve(static_cast<std::size_t>(before(blocks) * text_block));
+  auto kept = bytes.begin();
+  for (Size block = 0; block < blocks; ++block) {
+    if (before(block + 1) > before(block))
+      held_out.insert(held_out.end(), place(block), place(block + 1));
+    else
+      kept = std::copy(place(block), place(block + 1), kept);
+  }
+  kept = std::copy(place(blocks), bytes.end(), kept);
+  std::copy(held_out.begin(), held_out.end(), kept);
+  return std::ssize(held_out);
+}
+
 #endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
@@ -243,7 +271,9 @@ DSPP_INLINE Text read_text(const TextFiles& source) {
       detail::read_single_file(source.path, text);
   });
   text.bytes.shrink_to_fit();
-  const auto held_out = static_cast<Size>(static_cast<double>(text.bytes.size()) * source.held_out);
+  Size held_out = 0;
+  if (source.split == TextSplit::blocks) held_out = detail::hold_out_blocks(text.bytes, source.held_out);
+  if (held_out == 0) held_out = static_cast<Size>(static_cast<double>(text.bytes.size()) * source.held_out);
   text.training_bytes = std::ssize(text.bytes) - held_out;
   return text;
 }
