@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <dspp/base/config.hpp>
+#include <dspp/base/error.hpp>
 #include <dspp/ops/kernels.hpp>
 
 #if DSPP_HAS_CUDNN()
@@ -59,9 +60,39 @@ constexpr bool cudnn_takes(const kernels::AttentionExtents& at, bool has_extras)
          at.rule.softcap == 0 && (!has_window || at.rule.mask == AttentionMask::causal);
 }
 
+constexpr bool may_be_by_cudnn(AttentionKernels by) {
+  return by == AttentionKernels::fastest || by == AttentionKernels::cudnn;
+}
+/// An attention without queries, which nothing computes.
+constexpr bool is_empty(const kernels::AttentionExtents& at) {
+  return at.batch == 0 || at.sequence == 0 || at.heads == 0;
+}
+
+/// Where a policy asks for cuDNN its workspace is planned also by a program without it.
 template <class T>
 constexpr Size cudnn_workspace(const kernels::AttentionExtents& at, bool has_extras) {
-  return DSPP_HAS_CUDNN() && cudnn_takes<T>(at, has_extras) ? cudnn_slices(at).workspace_bytes() : 0;
+  const bool asked = at.by == AttentionKernels::cudnn || (at.by == AttentionKernels::fastest && DSPP_HAS_CUDNN());
+  return asked && cudnn_takes<T>(at, has_extras) ? cudnn_slices(at).workspace_bytes() : 0;
+}
+
+/// Throws   Error(usage) where cuDNN is asked for an attention that it does not take
+template <class T>
+constexpr void require_cudnn_takes(const kernels::AttentionExtents& at, bool has_extras) {
+  if (at.by != AttentionKernels::cudnn || is_empty(at)) return;
+  // clang-format off
+  require(cudnn_takes<T>(at, has_extras), "dspp: AttentionBy<CuDnn> needs what cuDNN takes (16-bit values, 128 tokens or more, heads of 32 to 128 columns that 8 divides, windows under a causal mask only; no soft cap, lengths, documents, bias or keys of another sequence), but this attention is another. Change it, or take AttentionBy<Fastest>.",
+          ErrorCode::usage, {{"sequence", at.sequence}, {"head_dim", at.head_dim}, {"window", at.rule.window}});
+  // clang-format on
+}
+/// The same of the backward pass.
+template <class T>
+constexpr void require_cudnn_takes_backward(const kernels::AttentionExtents& at, bool has_extras) {
+  require_cudnn_takes<T>(at, has_extras);
+  if (at.by != AttentionKernels::cudnn || is_empty(at)) return;
+  // clang-format off
+  require(cudnn_slices(at).samples > 0, "dspp: AttentionBy<CuDnn> needs a backward pass of at most 1088 MiB of workspace for one head of keys and values, but this one has more. Shorten the sequence, or take AttentionBy<Fastest>.",
+          ErrorCode::usage, {{"sequence", at.sequence}, {"queries_of_a_head", at.group()}});
+  // clang-format on
 }
 
 }  // namespace dspp::gpu
