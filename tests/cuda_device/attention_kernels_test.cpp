@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of attention that a policy chooses from on a GPU, without cuDNN; with a twin of it: software_gpu/cudnn_program.cpp.
+// The kinds of attention that a policy chooses from on a GPU, without cuDNN, of which software_gpu/cudnn_program.cpp has
+// a twin.
 // labels: cuda
 #include <dspp/launch/cuda_rank.hpp>
 
@@ -75,9 +76,8 @@ TEST_CASE("a kind of attention changes nothing on the Cpu") {
 
 TEST_CASE(
     "AttentionBy<CuDnn> is an error of what cuDNN does not take, and of a program without it, that says what to do") {
-  CHECK(sentence_of([] {
-          attended_by(cudnn, 127, 32);
-        }).find("dspp: AttentionBy<CuDnn> needs what cuDNN takes (16-bit") == 0);
+  CHECK(sentence_of([] { attended_by(cudnn, 127, 32); }).find("dspp: AttentionBy<CuDnn> needs 128 tokens or more") ==
+        0);
   CHECK(sentence_of([] { attended_by(cudnn, 128, 24); }).find("or take AttentionBy<Fastest>.") != std::string::npos);
   CHECK(
       sentence_of([] { attended_by(cudnn, 128, 32); })
@@ -94,8 +94,8 @@ TEST_CASE("a plan for AttentionBy<CuDnn> counts cuDNN's workspace without it, an
   };
   const kernels::AttentionExtents at{1, 128, 2, 2, 32, {}};
   CHECK(planned(128, 32).by_category[Category::workspace] >= gpu::cudnn_slices(at).workspace_bytes());
-  CHECK(sentence_of([&] { planned(120, 32); }).find("AttentionBy<CuDnn> needs what cuDNN takes") != std::string::npos);
-  CHECK(sentence_of([&] {
-          planned(24576, 32);
-        }).find("AttentionBy<CuDnn> needs a backward pass of at most 1088 MiB of workspace") != std::string::npos);
+  CHECK(sentence_of([&] { planned(120, 32); }).find("AttentionBy<CuDnn> needs 128 tokens or more") !=
+        std::string::npos);
+  CHECK(sentence_of([&] { planned(24576, 32); }).find("AttentionBy<CuDnn> needs at most 1088 MiB of workspace") !=
+        std::string::npos);
 }

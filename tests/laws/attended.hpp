@@ -11,8 +11,8 @@ namespace dspp::laws {
 /// What one attention gave: y and the gradients, each in a list.
 using Attended = std::vector<std::vector<double>>;
 
-/// Two samples under a causal mask, with four heads of fused q, k and v, then with four of q and two of kv; the operands
-/// are exact in every T.
+/// Two samples under a causal mask: four heads of fused q, k and v, then four of q and two of kv. The operands are
+/// exact in every T.
 template <class T, class D>
 Attended attended(Context<D>& context, Size sequence, Size head_dim) {
   using Where = Placed<On<Tp<1>, Invariant>>;

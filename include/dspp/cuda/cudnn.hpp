@@ -49,15 +49,25 @@ constexpr CudnnSlices cudnn_slices(const kernels::AttentionExtents& at, Size usu
   return slices;
 }
 
+namespace detail {
+constexpr bool is_for_cudnn(const kernels::AttentionExtents& at, bool has_extras) {
+  return !has_extras && at.keys() == at.sequence && at.rule.softcap == 0;
+}
+constexpr bool has_extents_of_cudnn(const kernels::AttentionExtents& at) {
+  return at.sequence >= 128 && at.head_dim >= 32 && at.head_dim <= 128 && at.head_dim % 8 == 0;
+}
+constexpr bool has_window_of_cudnn(const kernels::AttentionExtents& at) {
+  return at.rule.window == 0 || at.rule.window >= at.sequence || at.rule.mask == AttentionMask::causal;
+}
+}  // namespace detail
+
 /// Whether it is left to cuDNN, backward if a slice fits, too, where that is compiled in (DSPP_WITH_CUDNN=1): bf16 and
 /// f16, heads of 32 to 128 columns, causal or full masks, causal windows, from 128 tokens on. has_extras: ranges of
 /// keys, or a bias.
 template <class T>
 constexpr bool cudnn_takes(const kernels::AttentionExtents& at, bool has_extras) {
-  const bool has_window = at.rule.window > 0 && at.rule.window < at.sequence;
-  return sizeof(T) == 2 && !has_extras && at.keys() == at.sequence && at.batch > 0 && at.heads > 0 &&
-         at.sequence >= 128 && at.head_dim >= 32 && at.head_dim <= 128 && at.head_dim % 8 == 0 &&
-         at.rule.softcap == 0 && (!has_window || at.rule.mask == AttentionMask::causal);
+  return sizeof(T) == 2 && at.batch > 0 && at.heads > 0 && detail::is_for_cudnn(at, has_extras) &&
+         detail::has_extents_of_cudnn(at) && detail::has_window_of_cudnn(at);
 }
 
 constexpr bool may_be_by_cudnn(AttentionKernels by) {
@@ -80,8 +90,12 @@ template <class T>
 constexpr void require_cudnn_takes(const kernels::AttentionExtents& at, bool has_extras) {
   if (at.by != AttentionKernels::cudnn || is_empty(at)) return;
   // clang-format off
-  require(cudnn_takes<T>(at, has_extras), "dspp: AttentionBy<CuDnn> needs what cuDNN takes (16-bit values, 128 tokens or more, heads of 32 to 128 columns that 8 divides, windows under a causal mask only; no soft cap, lengths, documents, bias or keys of another sequence), but this attention is another. Change it, or take AttentionBy<Fastest>.",
-          ErrorCode::usage, {{"sequence", at.sequence}, {"head_dim", at.head_dim}, {"window", at.rule.window}});
+  require(sizeof(T) == 2, "dspp: AttentionBy<CuDnn> needs values of 16 bits, but has wider ones. Take Bf16 or F16, or AttentionBy<Fastest>.");
+  require(detail::is_for_cudnn(at, has_extras), "dspp: AttentionBy<CuDnn> needs no soft cap, lengths, documents, bias or other keys, but has one. Drop it, or take AttentionBy<Fastest>.");
+  require(detail::has_extents_of_cudnn(at), "dspp: AttentionBy<CuDnn> needs 128 tokens or more and heads of 32 to 128 columns that 8 divides, but has others. Change them, or take AttentionBy<Fastest>.",
+          ErrorCode::usage, {{"sequence", at.sequence}, {"head_dim", at.head_dim}});
+  require(detail::has_window_of_cudnn(at), "dspp: AttentionBy<CuDnn> needs a causal mask beside a window, but has a full one. Change it, or take AttentionBy<Fastest>.",
+          ErrorCode::usage, {{"window", at.rule.window}});
   // clang-format on
 }
 /// The same of the backward pass.
@@ -90,7 +104,7 @@ constexpr void require_cudnn_takes_backward(const kernels::AttentionExtents& at,
   require_cudnn_takes<T>(at, has_extras);
   if (at.by != AttentionKernels::cudnn || is_empty(at)) return;
   // clang-format off
-  require(cudnn_slices(at).samples > 0, "dspp: AttentionBy<CuDnn> needs a backward pass of at most 1088 MiB of workspace for one head of keys and values, but this one has more. Shorten the sequence, or take AttentionBy<Fastest>.",
+  require(cudnn_slices(at).samples > 0, "dspp: AttentionBy<CuDnn> needs at most 1088 MiB of workspace for a head in backward, but takes more. Shorten the sequence, or take AttentionBy<Fastest>.",
           ErrorCode::usage, {{"sequence", at.sequence}, {"queries_of_a_head", at.group()}});
   // clang-format on
 }

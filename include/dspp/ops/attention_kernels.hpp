@@ -2,6 +2,8 @@
 /// Which kernels of a device compute attention.
 #pragma once
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// What a GPU's attention is computed by; a Cpu has one. A policy says it: AttentionBy<CuDnn>.
