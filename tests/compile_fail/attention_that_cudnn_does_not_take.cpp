@@ -5,7 +5,7 @@
 // expected-error {{dspp: AttentionBy<CuDnn> needs no soft cap, lengths, documents, bias or other keys, but has one.}}
 // expected-error {{Drop it, or take AttentionBy<Fastest>.}}
 // expected-error {{dspp: AttentionBy<CuDnn> needs 128 tokens or more and heads of 32 to 128 columns that 8 divides,}}
-// expected-error {{but has others. Change them, or take AttentionBy<Fastest>.}}
+// expected-error {{but has others. Change them, or take Fastest.}}
 // expected-error {{dspp: AttentionBy<CuDnn> needs a causal mask beside a window, but has a full one. Change it, or}}
 // expected-error {{dspp: AttentionBy<CuDnn> needs at most 1088 MiB of workspace for a head in backward, but}}
 // expected-error {{takes more. Shorten the sequence, or take AttentionBy<Fastest>.}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of attention that a policy chooses from on a GPU, without cuDNN, of which software_gpu/cudnn_program.cpp has
-// a twin.
+// The kinds of attention that a policy chooses from on a GPU, without cuDNN. With a twin of it:
+// software_gpu/cudnn_program.cpp.
 // labels: cuda
 #include <dspp/launch/cuda_rank.hpp>
 
@@ -78,7 +78,7 @@ TEST_CASE(
     "AttentionBy<CuDnn> is an error of what cuDNN does not take, and of a program without it, that says what to do") {
   CHECK(sentence_of([] { attended_by(cudnn, 127, 32); }).find("dspp: AttentionBy<CuDnn> needs 128 tokens or more") ==
         0);
-  CHECK(sentence_of([] { attended_by(cudnn, 128, 24); }).find("or take AttentionBy<Fastest>.") != std::string::npos);
+  CHECK(sentence_of([] { attended_by(cudnn, 128, 24); }).find("Change them, or take Fastest.") != std::string::npos);
   CHECK(
       sentence_of([] { attended_by(cudnn, 128, 32); })
           .find("dspp: AttentionBy<CuDnn> needs cuDNN, but this program's kernels were compiled without it. Configure "

@@ -92,7 +92,7 @@ constexpr void require_cudnn_takes(const kernels::AttentionExtents& at, bool has
   // clang-format off
   require(sizeof(T) == 2, "dspp: AttentionBy<CuDnn> needs values of 16 bits, but has wider ones. Take Bf16 or F16, or AttentionBy<Fastest>.");
   require(detail::is_for_cudnn(at, has_extras), "dspp: AttentionBy<CuDnn> needs no soft cap, lengths, documents, bias or other keys, but has one. Drop it, or take AttentionBy<Fastest>.");
-  require(detail::has_extents_of_cudnn(at), "dspp: AttentionBy<CuDnn> needs 128 tokens or more and heads of 32 to 128 columns that 8 divides, but has others. Change them, or take AttentionBy<Fastest>.",
+  require(detail::has_extents_of_cudnn(at), "dspp: AttentionBy<CuDnn> needs 128 tokens or more and heads of 32 to 128 columns that 8 divides, but has others. Change them, or take Fastest.",
           ErrorCode::usage, {{"sequence", at.sequence}, {"head_dim", at.head_dim}});
   require(detail::has_window_of_cudnn(at), "dspp: AttentionBy<CuDnn> needs a causal mask beside a window, but has a full one. Change it, or take AttentionBy<Fastest>.",
           ErrorCode::usage, {{"window", at.rule.window}});
