@@ -54,7 +54,7 @@ DSPP_CUDA_INLINE Storage<Pool> PinnedCopies::take(Size bytes, const char* who) {
   constexpr Size least = 4096;
   const auto wanted = static_cast<std::uint64_t>(std::max(bytes, least));
   const auto whole = static_cast<Size>(std::bit_ceil(wanted));  // few sizes: what is freed serves again
-  take_back_done();
+  if (pool_.live() + whole > pool_.limit() / 2) take_back_done();
   if (!under_way_.empty() && pool_.live() + whole > pool_.limit()) return {};
   return {pool_, whole, Category::data, who};
 }

@@ -113,8 +113,9 @@ TEST_CASE("the host goes on after a copy from it, whatever its stream waits for"
   CHECK(read(on, large) == counted(more_than_a_piece, 4));
 }
 
-TEST_CASE("buffers whose copies ran serve again without a wait") {
+TEST_CASE("where half of the limit is in use, buffers whose copies ran serve again without a wait") {
   CudaMemory on;
+  on.pinned().pool().set_limit(8_KiB);
   const DeviceArray<int> x(1024);
   const auto host = counted(1024, 0);
   on.from_host(bytes_of(x), host.data(), 4096);

@@ -29,7 +29,7 @@ class PinnedMemory final : public MemorySource {
 };
 
 /// The pinned buffers of a rank's stream, from a Pool of their own. A buffer of a copy that is under way is kept until
-/// an event says that it ran, or the host waited for the stream.
+/// the host waited for the stream, or, where half of the limit is in use, an event says that the copy ran.
 ///
 /// Memory   at most `most_bytes` of the host, in blocks of powers of two from 4 KiB on, and an event for each copy that
 ///          is under way
