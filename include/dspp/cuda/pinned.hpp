@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include <dspp/tensor/pool.hpp>
