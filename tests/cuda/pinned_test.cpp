@@ -3,10 +3,9 @@
 // labels: cuda
 #include <doctest/doctest.h>
 
-#include <kernels/cuda_kernels.cuh>
+#include <kernels/cuda_memory.cuh>
 
 #include <laws/device_array.hpp>
-#include <laws/sentence_of.hpp>
 
 using namespace dspp;
 using doctest::Contains;
@@ -80,7 +79,8 @@ TEST_CASE("pinned memory has the Pool's limit, its map and its failing requests,
   pinned.set_limit(16_KiB);
   const DeviceArray<int> x(1024);
   for (int i = 0; i < 20; ++i) on.from_host(bytes_of(x), counted(1024, i).data(), 4096);
-  CHECK(pinned.peak() == 16_KiB);
+  CHECK(pinned.peak() >= 8_KiB);  // more, if no copy has run by then
+  CHECK(pinned.peak() <= 16_KiB);
   CHECK(pinned.peak_by_category()[Category::data] == pinned.peak());
   CHECK(read(on, x) == counted(1024, 19));
   const auto host = counted(8192, 0);
