@@ -2,12 +2,18 @@
 /// Which of dspp's kernels compute attention: by warpgroups, by warps on tensor cores, or plainly.
 #pragma once
 
+#include <dspp/ops/attention_kernels.hpp>
 #include <kernels/warpgroup_attention_backward.cuh>
 
 namespace dspp::gpu {
 
-/// `fastest`: of those that take the operands, the first; `by_warps`: not by warpgroups.
-enum class AttentionKernels { fastest, by_warps, plain };
+using dspp::AttentionKernels;
+
+namespace detail {
+constexpr bool may_be_by_warpgroups(AttentionKernels by) {
+  return by != AttentionKernels::by_warps && by != AttentionKernels::plain;
+}
+}  // namespace detail
 
 /// Whether the GPU has warpgroups, and the program code for them: a kernel without a body needs few registers.
 inline bool device_has_warpgroups() {
@@ -36,11 +42,12 @@ bool group_takes(const AttentionOperands<T>& of, const H&... others) {
          device_has_warpgroups();
 }
 
+/// By dspp's kernels, of those that `by` allows by the first that takes the operands.
 template <class T>
 void attention(cudaStream_t stream, const AttentionOperands<T>& of, HeadsOf<T> y, float* log_sum_exp,
                AttentionKernels by = AttentionKernels::fastest) {
   if constexpr (sizeof(T) == 2) {
-    if (by == AttentionKernels::fastest && group_takes(of, y)) return group_attention(stream, of, y, log_sum_exp);
+    if (detail::may_be_by_warpgroups(by) && group_takes(of, y)) return group_attention(stream, of, y, log_sum_exp);
     if (by != AttentionKernels::plain && flash_takes(of, y)) return flash_attention(stream, of, y, log_sum_exp);
   }
   plain_attention(stream, of, y, log_sum_exp);
@@ -53,7 +60,7 @@ void attention_backward(cudaStream_t stream, const AttentionUpstream<T>& from, H
                         HeadsOf<T> dv, float* dbias, float* own, AttentionKernels by = AttentionKernels::fastest) {
   if constexpr (sizeof(T) == 2)
     if (by != AttentionKernels::plain && dbias == nullptr && flash_takes(from.of, from.y, from.dy, dq, dk, dv)) {
-      if (by == AttentionKernels::fastest && group_takes(from.of))
+      if (detail::may_be_by_warpgroups(by) && group_takes(from.of))
         return group_attention_backward(stream, from, dq, dk, dv, own);
       return flash_attention_backward(stream, from, dq, dk, dv, own);
     }

@@ -5,17 +5,16 @@
 #include <dspp/cuda/device.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <kernels/add_bias.cuh>
-#include <kernels/attention_choice.cuh>
-#include <kernels/blas.cuh>
 #include <kernels/broadcast.cuh>
 #include <kernels/checks.cuh>
 #include <kernels/column_sum.cuh>
 #include <kernels/copy.cuh>
 #include <kernels/cross_entropy.cuh>
+#include <kernels/cuda_attention.cuh>
+#include <kernels/cuda_libraries.cuh>
 #include <kernels/cuda_memory.cuh>
 #include <kernels/cuda_step_kernels.cuh>
 #include <kernels/cuda_threads.cuh>
-#include <kernels/cudnn_attention.cuh>
 #include <kernels/digest.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
@@ -361,45 +360,6 @@ void Kernel<kernels::CrossEntropyFinish<T>, Cuda>::run(CudaMemory& on, Size rows
 
 // ---- products and attention -----------------------------------------------------------------------------------------
 
-namespace gpu {
-/// NVIDIA's libraries, as a rank uses them.
-struct Libraries {
-  explicit Libraries(CudaMemory& on) : blas([&on] { on.synchronize(); }) {}
-
-  Blas blas;
-#if DSPP_HAS_CUDNN()
-  CudnnAttention attention;
-#endif
-};
-inline Libraries& libraries_of(CudaMemory& on) {
-  if (!on.library()) on.library() = std::make_shared<Libraries>(on);
-  return *static_cast<Libraries*>(on.library().get());
-}
-inline Blas& blas_of(CudaMemory& on) {
-  return libraries_of(on).blas;
-}
-/// By cuDNN, where it takes them; else by dspp's own kernels.
-template <class T>
-void attention_on(CudaMemory& on, const AttentionOperands<T>& of, HeadsOf<T> y, float* log_sum_exp) {
-  const cudaStream_t stream = stream_of(on);
-#if DSPP_HAS_CUDNN()
-  if constexpr (sizeof(T) == 2)
-    if (cudnn_attention(libraries_of(on).attention, stream, of, y, log_sum_exp, on.scratch())) return;
-#endif
-  attention(stream, of, y, log_sum_exp);
-}
-template <class T>
-void attention_backward_on(CudaMemory& on, const AttentionUpstream<T>& from, HeadsOf<T> dq, HeadsOf<T> dk,
-                           HeadsOf<T> dv, float* dbias, float* own, [[maybe_unused]] kernels::Workspace workspace) {
-  const cudaStream_t stream = stream_of(on);
-#if DSPP_HAS_CUDNN()
-  if constexpr (sizeof(T) == 2)
-    if (cudnn_attention_backward(libraries_of(on).attention, stream, from, dq, dk, dv, workspace)) return;
-#endif
-  attention_backward(stream, from, dq, dk, dv, dbias, own);
-}
-}  // namespace gpu
-
 template <class T, class R>
 void Kernel<kernels::Matmul<T, R>, Cuda>::run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b,
                                               const kernels::Finish<R>& finish, kernels::Workspace workspace) {
@@ -430,57 +390,6 @@ DSPP_CUDA_INLINE void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size
                                                             const std::int32_t* lengths, const std::int32_t* documents,
                                                             std::int32_t* ranges) {
   gpu::key_ranges(gpu::stream_of(on), batch, sequence, keys, lengths, documents, ranges);
-}
-
-namespace gpu {
-/// The fused qkv [batch, sequence, 3, width].
-template <class T>
-AttentionOperands<T> fused_operands(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
-                                    const T* qkv) {
-  const Size stride = 3 * at.width();
-  return attention_operands<T>(at, extras, {qkv, stride}, {qkv + at.width(), stride}, {qkv + 2 * at.width(), stride});
-}
-/// q [batch, sequence, width] and kv [batch, keys, 2, kv_width].
-template <class T>
-AttentionOperands<T> grouped_operands(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
-                                      const T* q, const T* kv) {
-  const Size stride = 2 * at.kv_width();
-  return attention_operands<T>(at, extras, {q, at.width()}, {kv, stride}, {kv + at.kv_width(), stride});
-}
-}  // namespace gpu
-
-template <class T>
-void Kernel<kernels::Attention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
-                                              const kernels::AttentionExtras<T>& extras, const T* qkv, T* y,
-                                              float* log_sum_exp) {
-  gpu::attention_on<T>(on, gpu::fused_operands(at, extras, qkv), {y, at.width()}, log_sum_exp);
-}
-template <class T>
-void Kernel<kernels::AttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
-                                                 const kernels::AttentionExtras<T>& extras, const T* qkv, const T* y,
-                                                 const float* log_sum_exp, const T* dy, T* dqkv, float* dq_sum,
-                                                 float* dbias, kernels::Workspace workspace) {
-  const Size stride = 3 * at.width();
-  gpu::attention_backward_on<T>(
-      on, {gpu::fused_operands(at, extras, qkv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dqkv, stride},
-      {dqkv + at.width(), stride}, {dqkv + 2 * at.width(), stride}, dbias, dq_sum, workspace);
-}
-template <class T>
-void Kernel<kernels::GroupedAttention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
-                                                     const kernels::AttentionExtras<T>& extras, const T* q, const T* kv,
-                                                     T* y, float* log_sum_exp) {
-  gpu::attention_on<T>(on, gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, log_sum_exp);
-}
-template <class T>
-void Kernel<kernels::GroupedAttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
-                                                        const kernels::AttentionExtras<T>& extras, const T* q,
-                                                        const T* kv, const T* y, const float* log_sum_exp, const T* dy,
-                                                        T* dq, T* dkv, float* dq_sum, float* dbias,
-                                                        kernels::Workspace workspace) {
-  const Size stride = 2 * at.kv_width();
-  gpu::attention_backward_on<T>(
-      on, {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dq, at.width()},
-      {dkv, stride}, {dkv + at.kv_width(), stride}, dbias, dq_sum, workspace);
 }
 
 }  // namespace dspp

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <thread>
 
 #include <dspp/cuda/device.hpp>
 #include <kernels/broadcast.cuh>
+#include <kernels/cuda_pinned.cuh>
 
 namespace dspp {
 
@@ -81,11 +83,9 @@ DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
     gpu::check(work, cudaMalloc(&memory, static_cast<std::size_t>(scratch_bytes)));
     fault_ = static_cast<CudaFault*>(memory);
     scratch_ = static_cast<double*>(memory) + 16;
-    int device = 0, reads_pageable = 0;
+    int device = 0;
     gpu::check(work, cudaGetDevice(&device));
     gpu::require_kernels(device);
-    gpu::check(work, cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, device));
-    reads_pageable_ = reads_pageable != 0;
     gpu::check_issued(work, stream, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
   } catch (...) {
     close();
@@ -152,20 +152,72 @@ DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Siz
 }
 
 DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
+  const auto* const from = static_cast<const std::byte*>(host);
+  for (Size at = 0; at < bytes; at += PinnedCopies::piece_bytes) {
+    const Size piece = std::min(bytes - at, PinnedCopies::piece_bytes);
+    Storage<Pool> pinned = new_pinned(piece);
+    std::memcpy(pinned.data(), from + at, static_cast<std::size_t>(piece));
+    from_pinned(to + at, std::move(pinned), piece);
+  }
+}
+
+DSPP_CUDA_INLINE Storage<Pool> CudaMemory::new_pinned(Size bytes) {
+  if (Storage<Pool> buffer = pinned_.take(bytes, "from_host")) return buffer;
+  synchronize();
+  return pinned_.take(bytes, "from_host");
+}
+
+DSPP_CUDA_INLINE void CudaMemory::from_pinned(std::byte* to, Storage<Pool> from, Size bytes) {
+  if (bytes == 0) return;
   const gpu::Work work{"from_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
-  if (watcher_) watcher_->wait();  // the copy may wait for the stream, and so for other ranks, without being watched
+  const std::byte* const data = from.data();
+  pinned_.keep(std::move(from));
   gpu::check_issued(work, stream,
-                    cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
-  if (reads_pageable_) synchronize();  // else the host's bytes were taken at the call
+                    cudaMemcpyAsync(to, data, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
+  pinned_.issued(stream, bytes);
+}
+
+DSPP_CUDA_INLINE Storage<Pool> CudaMemory::to_pinned(const std::byte* from, Size bytes) {
+  const gpu::Work work{"to_host", 1, bytes};
+  const cudaStream_t stream = gpu::stream_of(*this);
+  const Size fault_at = round_up(bytes, block_alignment);
+  Storage<Pool> buffer = pinned_.take(fault_at + Size{sizeof(CudaFault)}, "to_host");
+  if (!buffer) {
+    synchronize();
+    buffer = pinned_.take(fault_at + Size{sizeof(CudaFault)}, "to_host");
+  }
+  try {
+    if (bytes > 0)
+      gpu::check_issued(
+          work, stream,
+          cudaMemcpyAsync(buffer.data(), from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+    gpu::check_issued(
+        work, stream,
+        cudaMemcpyAsync(buffer.data() + fault_at, fault_, sizeof(CudaFault), cudaMemcpyDeviceToHost, stream));
+    synchronize();
+  } catch (...) {
+    if (watcher_) watcher_->become_idle();  // else the next may wait for other ranks
+    cudaStreamSynchronize(stream);          // a copy under way writes into the buffer
+    throw;
+  }
+  CudaFault found;
+  std::memcpy(&found, buffer.data() + fault_at, sizeof found);
+  throw_found(found);
+  return buffer;
 }
 
 DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
+  if (bytes <= PinnedCopies::piece_bytes) {
+    const Storage<Pool> pinned = to_pinned(from, bytes);
+    if (bytes > 0) std::memcpy(host, pinned.data(), static_cast<std::size_t>(bytes));
+    return;
+  }
   const gpu::Work work{"to_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   CudaFault found;
   try {
-    if (watcher_) watcher_->wait();
+    if (watcher_) watcher_->wait();  // a copy to pageable memory may wait for the stream, and so for other ranks
     gpu::check_issued(work, stream,
                       cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
     gpu::check_issued(work, stream, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
@@ -175,16 +227,25 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
     cudaStreamSynchronize(stream);          // a copy under way writes into the caller's memory
     throw;
   }
+  throw_found(found);
+}
+
+DSPP_CUDA_INLINE void CudaMemory::throw_found(const CudaFault& found) {
   const auto checks = std::move(checks_);
   checks_.clear();
   if (found.check == 0) return;
-  gpu::check_issued(work, stream, cudaMemsetAsync(fault_, 0, sizeof found, stream));
+  const cudaStream_t stream = gpu::stream_of(*this);
+  gpu::check_issued({"to_host"}, stream, cudaMemsetAsync(fault_, 0, sizeof found, stream));
   checks[static_cast<std::size_t>(found.check - 1)](found);
 }
 
 DSPP_CUDA_INLINE void CudaMemory::synchronize() {
-  if (!watcher_) return gpu::check({"wait"}, cudaStreamSynchronize(gpu::stream_of(*this)));
+  if (!watcher_) {
+    gpu::check({"wait"}, cudaStreamSynchronize(gpu::stream_of(*this)));
+    return pinned_.all_done();
+  }
   watcher_->wait();
+  pinned_.all_done();
   free_later();
 }
 
@@ -192,9 +253,11 @@ DSPP_CUDA_INLINE void CudaMemory::watch(CudaWatcher* watcher) {
   if (watcher_ && !watcher) watcher_->become_idle();
   free_later();
   watcher_ = watcher;
+  pinned_.source().watch(watcher);
 }
 
 DSPP_CUDA_INLINE void CudaMemory::free_later() noexcept {
+  pinned_.source().free_later();
   if (later_.empty() || !watcher_->is_idle()) return;
   for (std::byte* data : later_) {
     watcher_->giving(data);

@@ -22,8 +22,8 @@ struct PolicyName;
 
 /// Names the ZeRO stage, the precision and every other member that differs from the default.
 template <class Z, class Precision, class Gradient, class Tensor, class Pl, class C, class E, class Sequence,
-          class Inputs, class D>
-struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Sequence, Inputs, D>> {
+          class Inputs, class Attention, class D>
+struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Sequence, Inputs, Attention, D>> {
   static std::string text() {
     std::string name = "Policy<Zero<" + std::to_string(Z::stage) + ">, " + precision<Precision>();
     if (std::is_same_v<Gradient, dspp::Gradients<Precision>>)
@@ -34,6 +34,9 @@ struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Seque
     if (Tensor::degree > 1) name += ", Tp<" + std::to_string(Tensor::degree) + ">";
     if (std::is_same_v<Sequence, dspp::SequenceParallel>) name += ", SequenceParallel";
     if (std::is_same_v<Inputs, dspp::RegatherInputs>) name += ", RegatherInputs";
+    if (std::is_same_v<Attention, dspp::CuDnn>) name += ", AttentionBy<CuDnn>";
+    if (std::is_same_v<Attention, dspp::FlashKernels>) name += ", AttentionBy<FlashKernels>";
+    if (std::is_same_v<Attention, dspp::PlainKernels>) name += ", AttentionBy<PlainKernels>";
     if (!std::is_same_v<D, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }

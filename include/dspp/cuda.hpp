@@ -9,3 +9,4 @@
 #include <dspp/cuda/like_gpus.hpp>
 #include <dspp/cuda/memory.hpp>
 #include <dspp/cuda/nccl.hpp>
+#include <dspp/cuda/pinned.hpp>

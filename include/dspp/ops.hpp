@@ -5,6 +5,7 @@
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/attention.hpp>
+#include <dspp/ops/attention_kernels.hpp>
 #include <dspp/ops/bits.hpp>
 #include <dspp/ops/broadcast.hpp>
 #include <dspp/ops/clip.hpp>

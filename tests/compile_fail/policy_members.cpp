@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Unknown, doubled and contradictory members of a policy.
 // expected-error {{dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>,}}
-// expected-error {{Cp<n>, Ep<n>, SequenceParallel, RegatherInputs, Cpu, Cuda and Meta, but one of its members is none}}
-// expected-error {{of these. Drop it.}}
+// expected-error {{Cp<n>, Ep<n>, SequenceParallel, RegatherInputs, AttentionBy<kernels>, Cpu, Cuda and Meta, but one}}
+// expected-error {{of its members is none of these. Drop it.}}
 // expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one precision, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Tp<n>, but names several. Keep one.}}
@@ -18,6 +18,11 @@
 // expected-error {{SequenceParallel. Add it, or remove RegatherInputs.}}
 // expected-error {{dspp: Gradients<...> needs the policy's own precision or, beside Bf16 and F16, F32, but it}}
 // expected-error {{is another. Change one of them.}}
+// expected-error {{dspp: Policy needs one AttentionBy<...>, but names several. Keep one.}}
+// expected-error {{dspp: AttentionBy<kernels> takes Fastest, CuDnn, FlashKernels and PlainKernels, but got another.}}
+// expected-error {{Name one of them.}}
+// expected-error {{dspp: AttentionBy<CuDnn> needs Bf16 or F16, which cuDNN's attention is for, but the policy has}}
+// expected-error {{another precision. Change one of them.}}
 #include <dspp/placement/policy.hpp>
 
 using namespace dspp;
@@ -129,3 +134,30 @@ constexpr int degree = Policy<F16, Gradients<F16>>::tp;
 constexpr int degree = Policy<F16, Gradients<Bf16>>::tp;
 #endif
 }  // namespace gradients_of_another_half
+
+/// Two choices of attention.
+namespace policy_with_two_attentions {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<AttentionBy<FlashKernels>>::tp;
+#else
+constexpr int degree = Policy<AttentionBy<FlashKernels>, AttentionBy<PlainKernels>>::tp;
+#endif
+}  // namespace policy_with_two_attentions
+
+/// Attention by what is no kind of kernels.
+namespace attention_by_another {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<AttentionBy<Fastest>>::tp;
+#else
+constexpr int degree = Policy<AttentionBy<Bf16>>::tp;
+#endif
+}  // namespace attention_by_another
+
+/// cuDNN's attention of 32-bit values.
+namespace cudnn_in_another_precision {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<F16, AttentionBy<CuDnn>>::tp;
+#else
+constexpr int degree = Policy<F32, AttentionBy<CuDnn>>::tp;
+#endif
+}  // namespace cudnn_in_another_precision

@@ -31,6 +31,17 @@ TEST_CASE("a policy has its element type, stage, degree and residual stream's st
   CHECK(!Policy<Tp<2>>::sequence_parallel);
 }
 
+TEST_CASE("a policy says what computes attention, which is part of its type on paper, too") {
+  static_assert(same<Policy<Bf16>, Policy<AttentionBy<Fastest>, Bf16>>);
+  static_assert(!same<Policy<Bf16>, Policy<Bf16, AttentionBy<FlashKernels>>>);
+  static_assert(Policy<>::attention_by == AttentionKernels::fastest);
+  static_assert(Policy<F16, AttentionBy<CuDnn>>::attention_by == AttentionKernels::cudnn);
+  static_assert(Policy<AttentionBy<FlashKernels>>::attention_by == AttentionKernels::flash);
+  static_assert(Policy<AttentionBy<PlainKernels>, F64>::attention_by == AttentionKernels::plain);
+  using P = Policy<Zero<2>, Bf16, AttentionBy<CuDnn>>;
+  CHECK(same<rebind<Gpt<P>, Meta>, Gpt<Policy<Bf16, AttentionBy<CuDnn>, Meta>>>);
+}
+
 TEST_CASE("models, decorators and Sequential are rebound to another device with all their parts") {
   using P = Policy<Zero<3>, Tp<2>, Gradients<F32>>;
   using Q = Policy<Tp<2>, Meta>;

@@ -212,6 +212,7 @@ for text in 'Policy<Zero<0>>; int x; using X=Policy<Zero<0>>' 'Policy<decltype(0
   try train --policy "$text"; exits 2; never_called cmake
   complains 'dspp: --policy '
 done
+try train --policy 'Policy<AttentionBy<Flash>>'; refuses 'knows no member "AttentionBy<Flash>", but it knows "AttentionBy<'
 try train --policy 'Policy<Zero<2>, Bf61>'; refuses 'knows no member "Bf61", but it knows "Bf16"'
 try train --policy 'Policy<Zero<3>, SequenceParalel, Tp<2>>'; refuses 'but it knows "SequenceParallel"'
 for degree in 0 -1 x 02 10000 ''; do
@@ -220,7 +221,7 @@ done
 for text in 'Policy<Bf16,>' 'Policy<,Bf16>' 'Policy<Bf16,,F32>' 'Policy<,>'; do
   try train --policy "$text"; exits 2; never_called cmake
 done
-for text in 'Policy<>' 'Policy<Zero<0>>' 'Policy<Zero<3>, Gradients<F32>, Bf16, Tp<2>, Cp<12>, SequenceParallel, RegatherInputs, Cpu>'; do
+for text in 'Policy<>' 'Policy<Zero<0>>' 'Policy<Zero<3>, Gradients<F32>, Bf16, Tp<2>, Cp<12>, SequenceParallel, RegatherInputs, AttentionBy<FlashKernels>, Cpu>'; do
   try train --policy "$text"; exits 0; called "[-DDSPP_TRAIN_POLICY=$text]"
 done
 try train --policy ' Policy< Zero<3> ,Bf16 > '; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Bf16>]'

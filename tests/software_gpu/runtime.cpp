@@ -51,6 +51,8 @@ struct Device {
   char* base = nullptr;
   std::size_t used = 0;
   std::map<char*, std::size_t> live;  // an allocation, and its bytes
+  std::map<char*, std::size_t> pinned;
+  std::vector<std::pair<char*, std::weak_ptr<const bool>>> copies_of_pinned;  // under way, while the second lives
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   Stream null_stream;
   std::vector<Stream*> streams{&null_stream};
@@ -353,7 +355,8 @@ const char* failed_call() {
 Live live() {
   const auto mine = turn();
   const Device& d = device();
-  return {static_cast<int>(d.live.size()), static_cast<int>(d.streams.size()) - 1, static_cast<int>(d.events.size())};
+  return {static_cast<int>(d.live.size() + d.pinned.size()), static_cast<int>(d.streams.size()) - 1,
+          static_cast<int>(d.events.size())};
 }
 
 }  // namespace dspp::software_gpu
@@ -445,9 +448,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   if (call_fails("cudaDeviceGetAttribute")) return cudaErrorLaunchFailure;
   // Few multiprocessors: blocks that take one row after another then do so in small tests.
-  *value = attribute == cudaDevAttrMultiProcessorCount    ? 2
-           : attribute == cudaDevAttrPageableMemoryAccess ? 0
-                                                          : 227 * 1024;
+  *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : 227 * 1024;
   return cudaSuccess;
 }
 
@@ -515,20 +516,83 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 
-// From the host, the bytes are taken at the call, as of pageable memory; to the host they come when the stream gets
-// there.
+cudaError_t cudaMallocHost(void** to, std::size_t bytes) {
+  const auto mine = turn();
+  if (call_fails("cudaMallocHost")) return cudaErrorMemoryAllocation;
+  *to = std::aligned_alloc(page, round_to_page(std::max<std::size_t>(bytes, 1)));
+  std::memset(*to, poison, bytes);
+  device().pinned[static_cast<char*>(*to)] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  const auto mine = turn();
+  Device& d = device();
+  const auto found = d.pinned.find(static_cast<char*>(memory));
+  if (found == d.pinned.end()) return memory == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+  for (const auto& [at, under_way] : d.copies_of_pinned)
+    dspp::require(at != found->first || under_way.expired(),
+                  "dspp: a copy needs its pinned memory until it ran, but it is freed before. Wait for its event.",
+                  dspp::ErrorCode::state);
+  std::free(memory);
+  d.pinned.erase(found);
+  return cudaSuccess;
+}
+
+namespace {
+/// The pinned allocation that holds the bytes, or null.
+char* pinned_around(const void* data, std::size_t bytes) {
+  const auto* const at = static_cast<const char*>(data);
+  auto next = device().pinned.upper_bound(const_cast<char*>(at));
+  if (next == device().pinned.begin()) return nullptr;
+  const auto& [base, size] = *std::prev(next);
+  return at + bytes <= base + size ? base : nullptr;
+}
+
+/// Until what holds the result is gone, the pinned allocation is in use.
+std::shared_ptr<const bool> use_pinned(char* base) {
+  auto& all = device().copies_of_pinned;
+  std::erase_if(all, [](const auto& one) { return one.second.expired(); });
+  auto use = std::make_shared<const bool>(true);
+  all.emplace_back(base, use);
+  return use;
+}
+
+void issue_pinned(cudaStream_t stream, char* base, void* to, const void* from, std::size_t bytes, const char* watched) {
+  std::vector<char> seen(watched, watched + bytes);
+  issue(stream, [use = use_pinned(base), to, from, bytes, watched, seen = std::move(seen)] {
+    dspp::require(
+        std::memcmp(watched, seen.data(), bytes) == 0,
+        "dspp: a copy needs its pinned memory as it was when it was issued, but the host changed it before it "
+        "ran. Wait for its event.",
+        dspp::ErrorCode::state);
+    std::memcpy(to, from, bytes);
+  });
+}
+}  // namespace
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const auto mine = turn();
   if (call_fails("cudaMemcpyAsync")) return cudaErrorLaunchFailure;
   if (bytes == 0) return cudaSuccess;
   if (is_device_memory(to) != (kind != cudaMemcpyDeviceToHost) ||
       is_device_memory(from) != (kind != cudaMemcpyHostToDevice))
     return cudaErrorInvalidValue;
   if (kind == cudaMemcpyHostToDevice) {
+    if (char* const base = pinned_around(from, bytes)) {
+      issue_pinned(stream, base, to, from, bytes, static_cast<const char*>(from));
+      return cudaSuccess;
+    }
     std::vector<char> taken(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
     issue(stream, [to, bytes, taken = std::move(taken)] { std::memcpy(to, taken.data(), bytes); });
-  } else {
-    issue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
+    return cudaSuccess;
   }
+  if (char* const base = kind == cudaMemcpyDeviceToHost ? pinned_around(to, bytes) : nullptr) {
+    std::memset(to, poison, bytes);
+    issue_pinned(stream, base, to, from, bytes, static_cast<const char*>(to));
+    return cudaSuccess;
+  }
+  issue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
 

@@ -98,11 +98,7 @@ using cudaStream_t = dspp::software_gpu::Stream*;
 using cudaEvent_t = dspp::software_gpu::Event*;
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
-enum cudaDeviceAttr {
-  cudaDevAttrMultiProcessorCount = 16,
-  cudaDevAttrPageableMemoryAccess = 88,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
-};
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount;
@@ -122,12 +118,16 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int device);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* of, const void* kernel);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
-/// An H100's: 227 KiB, and no access to pageable memory.
+/// An H100's: 227 KiB.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t cudaMalloc(void** to, std::size_t bytes);
 /// Throws   Error(state) if the memory beside the allocation was written
 cudaError_t cudaFree(void* memory);
+/// Pinned memory of the host, poisoned.
+cudaError_t cudaMallocHost(void** to, std::size_t bytes);
+/// Throws   Error(state) if a copy that was issued, and has not run, reads or writes it
+cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 /// As CUDA may, it allocates at once.
 inline cudaError_t cudaMallocAsync(void** to, std::size_t bytes, cudaStream_t) {
@@ -137,6 +137,8 @@ inline cudaError_t cudaMallocAsync(void** to, std::size_t bytes, cudaStream_t) {
 inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
   return cudaFree(memory);
 }
+/// From pageable memory the bytes are taken at the call, from pinned memory when the stream gets there. Pinned memory
+/// to which bytes go is poisoned until they come. If the host changes either, the wait throws Error(state).
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreate(cudaStream_t* stream);

@@ -11,6 +11,7 @@
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/comm/recorder.hpp>
 #include <dspp/mesh/axis.hpp>
+#include <dspp/ops/attention_kernels.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -72,6 +73,7 @@ struct Context {
   CountedTargets<D> targets{};   ///< of the current forward
   List<Reported<D>> reports{};   ///< of the current forward
   FiniteProbe* probe = nullptr;  ///< checks every computed value; null: no checks
+  AttentionKernels attention_by = AttentionKernels::fastest;
 
   /// Reports that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.
   /// cross_entropy calls it; a loss of your own must if not every target counts 1: with target_weights, `counted` is

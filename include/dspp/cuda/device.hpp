@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <dspp/cuda/kernels.hpp>
 #include <dspp/cuda/library.hpp>
@@ -40,12 +41,24 @@ struct Cuda {
   }
   template <class T, class F>
   static void read(Pool& pool, const T* x, Size count, F f) {
+    const Size bytes = count * Size{sizeof(T)};
+    if (bytes <= PinnedCopies::piece_bytes) {
+      const Storage<Pool> pinned = memory_of(pool).to_pinned(reinterpret_cast<const std::byte*>(x), bytes);
+      f(static_cast<const T*>(pinned.template element<T>(0)));
+      return;
+    }
     const auto room = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
     to_host(pool, room.get(), x, count);
     f(static_cast<const T*>(room.get()));
   }
   template <class T, class F>
   static void write(Pool& pool, T* x, Size count, F f) {
+    const Size bytes = count * Size{sizeof(T)};
+    if (bytes <= PinnedCopies::piece_bytes) {
+      Storage<Pool> pinned = memory_of(pool).new_pinned(bytes);
+      f(pinned.template element<T>(0));
+      return memory_of(pool).from_pinned(reinterpret_cast<std::byte*>(x), std::move(pinned), bytes);
+    }
     const auto room = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
     f(room.get());
     from_host(pool, x, static_cast<const T*>(room.get()), count);

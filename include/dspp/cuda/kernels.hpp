@@ -427,11 +427,17 @@ struct Kernel<kernels::KeyRanges, Cuda> {
 };
 template <class T>
 struct Kernel<kernels::Attention<T>, Cuda> {
+  static constexpr void require_takes(const kernels::AttentionExtents& at, bool has_extras) {
+    gpu::require_cudnn_takes<T>(at, has_extras);
+  }
   static void run(CudaMemory& on, const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                   const T* qkv, T* y, float* log_sum_exp);
 };
 template <class T>
 struct Kernel<kernels::AttentionVjp<T>, Cuda> {
+  static constexpr void require_takes(const kernels::AttentionExtents& at, bool has_extras) {
+    gpu::require_cudnn_takes_backward<T>(at, has_extras);
+  }
   static constexpr Size dq_sum_columns = 1;  ///< dy y of each query and head
   static constexpr Size workspace_bytes(const kernels::AttentionExtents& at, bool has_extras) {
     return gpu::cudnn_workspace<T>(at, has_extras);
@@ -442,11 +448,17 @@ struct Kernel<kernels::AttentionVjp<T>, Cuda> {
 };
 template <class T>
 struct Kernel<kernels::GroupedAttention<T>, Cuda> {
+  static constexpr void require_takes(const kernels::AttentionExtents& at, bool has_extras) {
+    gpu::require_cudnn_takes<T>(at, has_extras);
+  }
   static void run(CudaMemory& on, const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                   const T* q, const T* kv, T* y, float* log_sum_exp);
 };
 template <class T>
 struct Kernel<kernels::GroupedAttentionVjp<T>, Cuda> {
+  static constexpr void require_takes(const kernels::AttentionExtents& at, bool has_extras) {
+    gpu::require_cudnn_takes_backward<T>(at, has_extras);
+  }
   static constexpr Size dq_sum_columns = 1;
   static constexpr Size workspace_bytes(const kernels::AttentionExtents& at, bool has_extras) {
     return gpu::cudnn_workspace<T>(at, has_extras);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <dspp/cuda/pinned.hpp>
 #include <dspp/tensor/pool.hpp>
 
 namespace dspp {
@@ -42,7 +43,9 @@ class CudaWatcher {
 /// ranks that share it.
 ///
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
-/// (kernels/blas.cuh) and CUDA's context take, and what measures a product for a moment, is not counted.
+/// (kernels/blas.cuh) and CUDA's context take, and what measures a product for a moment, is not counted. Copies from
+/// the host go through pinned memory (pinned.hpp), and so do those to it of at most PinnedCopies::piece_bytes: the host
+/// waits for what it reads, and for nothing that it writes, unless 32 MiB of copies are under way.
 ///
 /// Throws   Error(usage) where CUDA opens no GPU, or one for which the program has no kernels; Error(state) with CUDA's
 ///          word if a later call fails
@@ -69,6 +72,14 @@ class CudaMemory final : public MemorySource {
   ///
   /// Throws   what a check of theirs found
   void to_host(void* host, const std::byte* from, Size bytes);
+
+  /// A buffer of pinned memory for at most PinnedCopies::piece_bytes, which the host writes and from_pinned() takes.
+  Storage<Pool> new_pinned(Size bytes);
+  /// Issues the copy of its first bytes, and keeps it until that has run.
+  void from_pinned(std::byte* to, Storage<Pool> from, Size bytes);
+  /// As to_host, of at most PinnedCopies::piece_bytes: a buffer that begins with them.
+  Storage<Pool> to_pinned(const std::byte* from, Size bytes);
+  PinnedCopies& pinned() { return pinned_; }
 
   /// Waits for the same, without looking for faults.
   void synchronize();
@@ -107,6 +118,7 @@ class CudaMemory final : public MemorySource {
  private:
   void close() noexcept;
   void free_later() noexcept;
+  void throw_found(const CudaFault& found);
 
   void *stream_ = nullptr, *communication_stream_ = nullptr;
   CudaFault* fault_ = nullptr;
@@ -117,7 +129,7 @@ class CudaMemory final : public MemorySource {
   std::vector<std::byte*> later_;      // given back while the watcher was not idle
   std::vector<std::uint64_t> ranges_;  // under way, from the outermost
   std::uint64_t last_range_ = 0;
-  bool reads_pageable_ = false;  // copies from the host may be under way when their call returns
+  PinnedCopies pinned_;
 };
 
 /// Makes a GPU the calling thread's, and names the thread's rank in the sentences of errors of CUDA while it lives.

@@ -51,7 +51,8 @@ class Weights {
         replicas_(world.memory(), world.replicas(), zero),
         context_{.memory = &world.memory(),
                  .along = {.data = &world.data(), .cp = &world.cp(), .tp = &world.tp()},
-                 .random = {.key = {world.seed()}}},
+                 .random = {.key = {world.seed()}},
+                 .attention_by = P::attention_by},
         tape_(context_) {
     if (!std::is_constant_evaluated()) check_arithmetic();
     inventory_.set_choices(choices);

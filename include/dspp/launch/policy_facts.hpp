@@ -18,7 +18,8 @@ Facts policy_facts() {
                         : std::is_same_v<Choice, Gradients<F32>> ? "f32"
                                                                  : "as the elements")
       .add("sequence parallel", P::sequence_parallel)
-      .add("regather inputs", P::regather_inputs);
+      .add("regather inputs", P::regather_inputs)
+      .add("attention by", name_of(P::attention_by));
   for (Axis axis : all_axes)
     if (axis != Axis::Data) facts.add(name_of(axis), P::degrees[axis]);
   return facts;

@@ -137,6 +137,7 @@ struct AttentionBeside : AttentionGiven<AttentionPlace<X>> {
   static constexpr AttentionBeside of(Tape<D>& tape, Size batch, Size sequence, Size keys, const Extras&... given) {
     check_extras<X, Extras...>();
     AttentionBeside beside;
+    beside.extras.by = tape.context().attention_by;
     Tensor<std::int32_t, 1, D> lengths;
     Tensor<std::int32_t, 2, D> documents;
     [[maybe_unused]] const auto take = [&]<class E>(const E& extra) {

@@ -26,6 +26,7 @@ template <class T, class D>
 struct AttentionExtras {
   Tensor<std::int32_t, 3, D> ranges;  ///< [batch, sequence, 2]: of key_ranges
   Tensor<T, 3, D> bias;               ///< [heads, sequence, keys], added to the scores of every sample
+  AttentionKernels by = AttentionKernels::fastest;
 };
 
 /// The keys [first, end) that lengths [batch] and documents [batch, sequence] leave to each query: those before the
@@ -46,7 +47,8 @@ constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, Size 
 ///          lengths and documents leave out is counted, but tiles without a pair are not computed. Parallel over
 ///          (batch, head).
 /// Memory   the results; per thread a scratch of a few tiles, whatever the sequence (cpu/attention.hpp)
-/// Throws   Error(shape) unless qkv[2] is 3 and heads divide its last extent
+/// Throws   Error(shape) unless qkv[2] is 3 and heads divide its last extent; Error(usage) for extras.by cudnn on a GPU
+///          where cuDNN does not take it
 /// Source   Vaswani et al. 2017, section 3.2; Dao et al. 2022, FlashAttention
 template <class T, class D>
 constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads, const AttentionRule& rule,
@@ -59,7 +61,7 @@ constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads
 ///          heads.
 /// Memory   dqkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated, on a GPU of one
 ///          number a query and head, and with cuDNN that of its slices (cuda/cudnn.hpp)
-/// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
+/// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes; Error(usage) as attention
 template <class T, class D>
 constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor<T, 3, D>& y,
                                         const Tensor<Compute<T>, 3, D>& log_sum_exp, Size heads,
@@ -80,10 +82,18 @@ constexpr void require_rule(const AttentionRule& rule) {
   // clang-format on
 }
 
-constexpr kernels::AttentionExtents layout_of(const Shape<4>& qkv, Size heads, const AttentionRule& rule) {
+constexpr kernels::AttentionExtents layout_of(const Shape<4>& qkv, Size heads, const AttentionRule& rule,
+                                              AttentionKernels by) {
   if (qkv[2] != 3 || heads < 1 || qkv[3] % heads != 0) fail_of_heads(qkv, heads);
   require_rule(rule);
-  return {qkv[0], qkv[1], heads, heads, qkv[3] / heads, rule};
+  return {qkv[0], qkv[1], heads, heads, qkv[3] / heads, rule, 0, by};
+}
+
+/// Throws, on paper as on the device, what the device's kernel says of an attention that it does not take.
+template <class Name, Device D>
+constexpr void require_takes(const kernels::AttentionExtents& at, bool has_extras) {
+  if constexpr (requires { PlannedKernel<Name, D>::require_takes(at, has_extras); })
+    PlannedKernel<Name, D>::require_takes(at, has_extras);
 }
 
 template <class T, class D>
@@ -138,8 +148,9 @@ constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, Size 
 template <class T, class D>
 constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads, const AttentionRule& rule,
                                           const AttentionExtras<T, D>& extras) {
-  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, rule);
+  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, rule, extras.by);
   const auto beside = detail::pointers_of(extras, at, "attention");
+  detail::require_takes<kernels::Attention<T>, D>(at, extras.ranges || extras.bias);
   auto y = Tensor<T, 3, D>::uninitialized(dspp::shape(at.batch, at.sequence, at.width()), qkv.memory(),
                                           Category::activations, "attention");
   auto log_sum_exp = Tensor<Compute<T>, 3, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence), qkv.memory(),
@@ -155,8 +166,9 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
                                         const AttentionRule& rule, Tensor<T, 3, D> dy,
                                         const AttentionExtras<T, D>& extras,
                                         const Tensor<Compute<T>, 3, D>& dbias_into) {
-  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, rule);
+  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, rule, extras.by);
   const auto beside = detail::pointers_of(extras, at, "attention_vjp");
+  detail::require_takes<kernels::AttentionVjp<T>, D>(at, extras.ranges || extras.bias);
   const auto forward = dspp::shape(at.batch, at.sequence, at.width());
   require_same_shape(y.shape(), forward, "attention_vjp");
   require_same_shape(dy.shape(), forward, "attention_vjp");

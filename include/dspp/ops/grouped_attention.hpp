@@ -25,7 +25,7 @@ struct GroupedHeads {
 ///
 /// Cost     as attention of `heads` heads. Parallel over (batch, query head).
 /// Memory   the results; per thread a scratch of a few tiles, whatever the sequence (cpu/attention.hpp)
-/// Throws   Error(shape) unless the extents fit and kv_heads divide heads
+/// Throws   Error(shape) unless the extents fit and kv_heads divide heads; Error(usage) as attention
 /// Source   Ainslie et al. 2023, GQA, arXiv:2305.13245; with kv_heads = 1: Shazeer 2019, arXiv:1911.02150
 template <class T, class D>
 constexpr AttentionResult<T, D> grouped_attention(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
@@ -44,7 +44,7 @@ struct GroupedAttentionGradients {
 ///          parallel over key and value heads.
 /// Memory   dq and dkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated, on a GPU
 ///          of one number a query and head, and with cuDNN that of its slices (cuda/cudnn.hpp)
-/// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
+/// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes; Error(usage) as attention
 template <class T, class D>
 constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
                                                                 const Tensor<T, 3, D>& y,
@@ -57,7 +57,8 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
 
 namespace detail {
 
-constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>& kv, const GroupedHeads& heads) {
+constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>& kv, const GroupedHeads& heads,
+                                              AttentionKernels by) {
   const bool divides =
       heads.heads > 0 && heads.kv_heads > 0 && heads.heads % heads.kv_heads == 0 && q[2] % heads.heads == 0;
   if (!divides || kv[0] != q[0] || kv[2] != 2 || kv[3] != q[2] / heads.heads * heads.kv_heads)
@@ -69,7 +70,7 @@ constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>&
   require(!across || is_plain, "dspp: attention to other keys needs a full mask without a window, but has another rule. Give .mask = AttentionMask::full.",
           ErrorCode::shape, {{"queries", q[1]}, {"keys", kv[1]}});
   // clang-format on
-  return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.rule, across ? kv[1] : 0};
+  return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.rule, across ? kv[1] : 0, by};
 }
 
 }  // namespace detail
@@ -77,8 +78,9 @@ constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>&
 template <class T, class D>
 constexpr AttentionResult<T, D> grouped_attention(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
                                                   const GroupedHeads& heads, const AttentionExtras<T, D>& extras) {
-  const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads);
+  const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads, extras.by);
   const auto beside = detail::pointers_of(extras, at, "grouped_attention");
+  detail::require_takes<kernels::GroupedAttention<T>, D>(at, extras.ranges || extras.bias);
   auto y = Tensor<T, 3, D>::uninitialized(q.shape(), q.memory(), Category::activations, "grouped_attention");
   auto log_sum_exp = Tensor<Compute<T>, 3, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence), q.memory(),
                                                              Category::activations, "grouped_attention");
@@ -94,8 +96,9 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
                                                                 const GroupedHeads& heads, const Tensor<T, 3, D>& dy,
                                                                 const AttentionExtras<T, D>& extras,
                                                                 const Tensor<Compute<T>, 3, D>& dbias_into) {
-  const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads);
+  const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads, extras.by);
   const auto beside = detail::pointers_of(extras, at, "grouped_attention_vjp");
+  detail::require_takes<kernels::GroupedAttentionVjp<T>, D>(at, extras.ranges || extras.bias);
   require_same_shape(y.shape(), q.shape(), "grouped_attention_vjp");
   require_same_shape(dy.shape(), q.shape(), "grouped_attention_vjp");
   require_same_shape(log_sum_exp.shape(), dspp::shape(at.batch, at.heads, at.sequence), "grouped_attention_vjp");

@@ -10,6 +10,7 @@
 
 #include <dspp/base/element.hpp>
 #include <dspp/base/philox.hpp>
+#include <dspp/ops/attention_kernels.hpp>
 #include <dspp/ops/flat_range.hpp>
 #include <dspp/ops/gelu_form.hpp>
 #include <dspp/ops/write.hpp>
@@ -44,6 +45,7 @@ struct AttentionRule {
 inline constexpr std::int32_t ignored_target = -100;
 
 namespace ops {
+using dspp::AttentionKernels;
 using dspp::AttentionMask;
 using dspp::AttentionRule;
 using dspp::Transpose;
@@ -402,6 +404,7 @@ struct AttentionExtents {
   Size batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
   AttentionRule rule{};
   Size other_keys = 0;  ///< keys of a sample if they are of another sequence, under a full mask; else 0
+  AttentionKernels by = AttentionKernels::fastest;
 
   DSPP_HOST_DEVICE constexpr Size keys() const { return other_keys > 0 ? other_keys : sequence; }
 

@@ -6,6 +6,7 @@
 
 #include <dspp/base/element.hpp>
 #include <dspp/mesh/axis.hpp>
+#include <dspp/ops/attention_kernels.hpp>
 #include <dspp/placement/axes.hpp>
 #include <dspp/placement/placed.hpp>
 #include <dspp/tensor/device.hpp>
@@ -51,9 +52,30 @@ struct NoSequenceParallel {};
 struct RegatherInputs {};
 struct KeepInputs {};
 
+/// What computes attention on Cuda, in forward and backward; of other devices it changes nothing. Kinds differ in bits,
+/// and cuDNN's workspace is in the plan.
+template <class Kernels>
+struct AttentionBy {};
+/// The default: cuDNN where it is compiled in and takes the attention, else dspp's kernels.
+struct Fastest {
+  static constexpr AttentionKernels attention = AttentionKernels::fastest;
+};
+/// Throws   Error(usage), also from a plan, for an attention that cuDNN does not take, or without cuDNN
+struct CuDnn {
+  static constexpr AttentionKernels attention = AttentionKernels::cudnn;
+};
+/// Never cuDNN: dspp's kernels, on tensor cores where they take the operands.
+struct FlashKernels {
+  static constexpr AttentionKernels attention = AttentionKernels::flash;
+};
+/// A thread a query, or a key: slow, and what others are compared with.
+struct PlainKernels {
+  static constexpr AttentionKernels attention = AttentionKernels::plain;
+};
+
 /// The canonical form of a policy: complete and in one order, so that equal policies are one type.
 template <class ZeroStage, class Precision, class Gradient, class Tensor, class Pipeline, class Context, class Expert,
-          class Sequence, class Inputs, Device D>
+          class Sequence, class Inputs, class Attention, Device D>
 struct Strategy {
   using Element = typename Precision::Element;
   using DeviceType = D;
@@ -64,6 +86,7 @@ struct Strategy {
   static constexpr int cp = degrees.cp;
   static constexpr bool sequence_parallel = std::is_same_v<Sequence, SequenceParallel>;
   static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
+  static constexpr AttentionKernels attention_by = Attention::attention;
 
   /// The state of the residual stream, [batch, sequence, width], over Tp.
   using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
@@ -75,7 +98,7 @@ struct Strategy {
 
 namespace detail {
 
-enum class Role { zero, precision, gradients, tp, pp, cp, ep, sequence, inputs, device, unknown };
+enum class Role { zero, precision, gradients, tp, pp, cp, ep, sequence, inputs, attention, device, unknown };
 
 template <class Member>
 inline constexpr Role role_of = Role::unknown;
@@ -107,6 +130,8 @@ template <>
 inline constexpr Role role_of<RegatherInputs> = Role::inputs;
 template <>
 inline constexpr Role role_of<KeepInputs> = Role::inputs;
+template <class X>
+inline constexpr Role role_of<AttentionBy<X>> = Role::attention;
 template <Device D>
 inline constexpr Role role_of<D> = Role::device;
 
@@ -131,12 +156,25 @@ inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>>
                                       (std::is_same_v<Gradient, Gradients<F32>> &&
                                        (std::is_same_v<Precision, Bf16> || std::is_same_v<Precision, F16>));
 
+template <class Member>
+struct KernelsOf;
+template <class X>
+struct KernelsOf<AttentionBy<X>> {
+  static constexpr bool known = std::is_same_v<X, Fastest> || std::is_same_v<X, CuDnn> ||
+                                std::is_same_v<X, FlashKernels> || std::is_same_v<X, PlainKernels>;
+  static_assert(known,
+                "dspp: AttentionBy<kernels> takes Fastest, CuDnn, FlashKernels and PlainKernels, but got another. Name "
+                "one of them.");
+  using type = std::conditional_t<known, X, Fastest>;
+};
+
 template <class... M>
 struct Canonical {
   static_assert(
       ((role_of<M> != Role::unknown) && ...),
       "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, "
-      "Ep<n>, SequenceParallel, RegatherInputs, Cpu, Cuda and Meta, but one of its members is none of these. Drop it.");
+      "Ep<n>, SequenceParallel, RegatherInputs, AttentionBy<kernels>, Cpu, Cuda and Meta, but one of its members is "
+      "none of these. Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");
@@ -151,6 +189,8 @@ struct Canonical {
   static_assert(
       times_named<Role::inputs, M...> <= 1,
       "dspp: Policy needs one choice of column inputs (KeepInputs, RegatherInputs), but has several. Keep one.");
+  static_assert(times_named<Role::attention, M...> <= 1,
+                "dspp: Policy needs one AttentionBy<...>, but names several. Keep one.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
   using Precision = pick<Role::precision, F32, M...>;
@@ -158,6 +198,7 @@ struct Canonical {
   using Tensor = pick<Role::tp, Tp<1>, M...>;
   using Sequence = pick<Role::sequence, NoSequenceParallel, M...>;
   using Inputs = pick<Role::inputs, KeepInputs, M...>;
+  using Attention = typename KernelsOf<pick<Role::attention, AttentionBy<Fastest>, M...>>::type;
   using Pipeline = pick<Role::pp, Pp<1>, M...>;
   using Context = pick<Role::cp, Cp<1>, M...>;
   using Expert = pick<Role::ep, Ep<1>, M...>;
@@ -177,7 +218,12 @@ struct Canonical {
       "dspp: Gradients<...> needs the policy's own precision or, beside Bf16 and F16, F32, but it is another. "
       "Change one of them.");
 
-  using type = Strategy<ZeroStage, Precision, Gradient, Tensor, Pipeline, Context, Expert, Sequence, Inputs,
+  static_assert(!std::is_same_v<Attention, CuDnn> || sizeof(typename Precision::Element) == 2,
+                "dspp: AttentionBy<CuDnn> needs Bf16 or F16, which cuDNN's attention is for, but the policy has "
+                "another precision. "
+                "Change one of them.");
+
+  using type = Strategy<ZeroStage, Precision, Gradient, Tensor, Pipeline, Context, Expert, Sequence, Inputs, Attention,
                         pick<Role::device, Cpu, M...>>;
 };
 
@@ -197,15 +243,17 @@ struct Rebind {
                 "template of its policy alone, or give it a member template <class Q> using on = ....");
   using type = X;
 };
-template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, Device Old, Device D>
-struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, D> {
-  using type = Strategy<Z, R, G, T, Pl, C, E, S, I, D>;
+template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, class A, Device Old,
+          Device D>
+struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, A, Old>, D> {
+  using type = Strategy<Z, R, G, T, Pl, C, E, S, I, A, D>;
 };
 /// Layers do not depend on the ZeRO stage or the gradients' type: plans take them as values, so that strategies that
 /// differ only in them share one model on paper.
-template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, Device Old, class D>
-struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, MetaOf<D>> {
-  using type = Strategy<Zero<0>, R, Gradients<ByUse>, T, Pl, C, E, S, I, MetaOf<D>>;
+template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, class A, Device Old,
+          class D>
+struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, A, Old>, MetaOf<D>> {
+  using type = Strategy<Zero<0>, R, Gradients<ByUse>, T, Pl, C, E, S, I, A, MetaOf<D>>;
 };
 /// X's own `on`, not that of a base.
 template <class X, class P>
