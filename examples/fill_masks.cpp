@@ -84,7 +84,7 @@ static double share_right(const Tensor<ElementOf<P>, 3, DeviceOf<P>>& logits, co
 }
 
 static void train(World<P>& world, const text_job::Job& job, const data::Text& text) {
-  const Lines lines = lines_of(text.training(), "first"), unseen = lines_of(text.validation(), "last");
+  const Lines lines = lines_of(text.training(), "training"), unseen = lines_of(text.validation(), "held-out");
   Engine engine{world, Bert<P>(config), AdamW{.lr = 2e-3}, sizes};
   const Size all = sizes.micro_batch * world.data_size(), own = world.data_rank() * sizes.micro_batch;
   for (Size step = 0; step < job.steps; ++step) {
