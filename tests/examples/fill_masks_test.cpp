@@ -33,6 +33,6 @@ TEST_CASE("fill_masks says how it is called, and what a text lacks") {
   const Result shorter = job.run("--text short.txt");
   CHECK(shorter.status == 2);
   CHECK(shorter.err ==
-        "dspp: fill_masks needs lines of 8 bytes or more, but the first part of the text has none. Give a longer "
+        "dspp: fill_masks needs lines of 8 bytes or more, but the training part of the text has none. Give a longer "
         "text.\n");
 }
