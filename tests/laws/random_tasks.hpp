@@ -46,8 +46,8 @@ enum class PartKind {
   llama_block,
   gpt_block,
   kinds,
-  patches = kinds,  ///< drawn in place of another, as what follows: a PatchEmbedding of the stream as images
-  cross_attention,  ///< grouped attention to a sequence of another length
+  patches = kinds,  ///< drawn in place of another: a PatchEmbedding of the stream as images
+  cross_attention,  ///< drawn beside the others: grouped attention to a sequence of another length
 };
 
 /// What `reductions` run along: the features where they are, as the first dimension, as the second; or the sequence.
@@ -395,21 +395,29 @@ inline DrawnSchedule draw_schedule(Dice& dice) {
           .linear = dice.one_in(2)};
 }
 
-/// The same a third time. `ranks` cut a sequence.
-inline void draw_latest(Dice dice, DrawnTask& task, Size ranks) {
+/// The same a third time. `ranks` cut a sequence. Cross attention is a part more, so that the others stay.
+inline void draw_latest(Dice dice, DrawnTask& task, Size tp, Size cp, Size ranks) {
   DrawnModel& model = task.model;
-  const auto keys = [&] { return std::max<Size>(2, ranks * dice.of<Size>({1, 2, 3, 5, 9})); };
+  const auto keys = [&] { return round_up(std::max<Size>(2, ranks * dice.of<Size>({1, 2, 3, 5, 9})), ranks); };
   task.schedule = draw_schedule(dice);
-  model.memory = round_up(keys(), ranks), model.crosses = dice.one_in(2);
-  for (DrawnPart& part : model.parts) {
-    part.memory = round_up(keys(), ranks), part.memory_of_ids = dice.one_in(2);
-    if (model.family == Family::parts && dice.one_in(8)) part.kind = PartKind::cross_attention;
-  }
+  model.memory = keys(), model.crosses = dice.one_in(2);
+  if (model.family != Family::parts || std::ssize(model.parts) == most_parts || !dice.one_in(3)) return;
+  DrawnPart part = draw_part(dice, model, tp, cp);
+  part.kind = PartKind::cross_attention;
+  part.memory = keys(), part.memory_of_ids = dice.one_in(2), part.padding = dice.from(0, 3);
+  part.attention_scale = dice.of({0.0, 0.0, 0.3}), part.score_bias = dice.one_in(2);
+  const auto place = model.order.begin() + dice.from(0, std::ssize(model.order));
+  model.order.insert(place, static_cast<int>(model.parts.size()));
+  model.parts.push_back(part);
 }
 
 /// The task without what draw_more, draw_last and draw_latest draw.
 inline DrawnTask without_more(DrawnTask task) {
   DrawnModel& model = task.model;
+  if (!model.parts.empty() && model.parts.back().kind == PartKind::cross_attention) {
+    model.parts.pop_back();
+    std::erase(model.order, static_cast<int>(model.parts.size()));
+  }
   for (DrawnPart& part : model.parts) {
     part.reduced = Reduced::features, part.more_rows = 0;
     part.kind = part.replaced;
@@ -465,7 +473,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
     model.auxiliary_alone = true, model.head = Head::tied, model.final_norm = false;
   detail::draw_more(detail::Dice(seed + 500009), task);
   detail::draw_last(detail::Dice(seed + 900007), task);
-  detail::draw_latest(detail::Dice(seed + 1300021), task, cp * (sequence_parallel ? tp : 1));
+  detail::draw_latest(detail::Dice(seed + 1300021), task, tp, cp, cp * (sequence_parallel ? tp : 1));
   return drawn;
 }
 
