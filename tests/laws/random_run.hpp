@@ -259,9 +259,8 @@ class Trainee {
     average_->within([&] {
       evaluate(last, 1);
       for (auto& [name, values] : parameters()) {
-        const auto own = by_hand_.find(name);
-        for (std::size_t i = 0; own != by_hand_.end() && i < values.size(); ++i)
-          if (difference(values[i], own->second[i], 1) > 1e-9) fault_ += "the average of " + name + " is another; ";
+        if (const auto own = by_hand_.find(name); own != by_hand_.end() && worst_difference(values, own->second) > 1e-9)
+          fault_ += "the average of " + name + " is another; ";
         outcome_.parameters["average of " + name] = std::move(values);
       }
     });

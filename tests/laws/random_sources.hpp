@@ -272,8 +272,8 @@ inline std::string bucket_fault(const DrawnData& data, const std::vector<std::ve
   return is_of_epochs(numbers, data.sources[0].samples) ? std::string() : "an epoch has a sample twice";
 }
 
-/// That the worlds take what one rank does, and the second one goes on where the first one stops. `taken_by(like, steps,
-/// config)` runs a world.
+/// That the worlds take what one rank does, and the second one goes on where the first one stops.
+/// `taken_by(like, steps, config)` runs a world.
 template <class TakenBy>
 std::string order_fault(const DrawnData& data, bool buckets, TakenBy taken_by) {
   const DrawnWorld &first = data.worlds[0], &second = data.worlds[1];
