@@ -182,6 +182,10 @@ auto at_stage(const DrawnSplit& split, F f) {
 template <template <class> class Model>
 inline constexpr bool is_whole = std::is_same_v<Model<Policy<F64>>, RandomModel<Policy<F64>>>;
 
+/// Whether an average is saved beside checkpoints: with one optimizer, since it is the same code with each.
+template <class O>
+inline constexpr bool takes_average_along = std::is_same_v<O, DrawnOptimizer>;
+
 template <class P, class O, template <class> class Model>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
   if (!is_whole<Model> && split.stage != P::zero_stage) return {};
@@ -247,11 +251,13 @@ class Trainee {
   /// Between two stretches.
   void save(const std::string& folder) {
     save_checkpoint(engine_, folder);
-    if (average_) save_average(*average_, folder + "/average");
+    if constexpr (takes_average_along<O>)
+      if (average_) save_average(*average_, folder + "/average");
   }
   void load(const std::string& folder) {
     load_checkpoint(engine_, folder);
-    if (task_.average > 0) load_average(average_.emplace(engine_, task_.average), folder + "/average");
+    if constexpr (takes_average_along<O>)
+      if (task_.average > 0) load_average(average_.emplace(engine_, task_.average), folder + "/average");
   }
   /// After the last: the loss and the parameters under the average.
   void end_average(int last) {
