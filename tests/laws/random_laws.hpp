@@ -267,7 +267,7 @@ RandomOutcome in_halves(const Drawn& drawn, bool alone) {
 /// bits of a run without a stop.
 template <class P, class O>
 std::string stop_fault(const Drawn& drawn, const RandomOutcome& dense) {
-  const bool alone = drawn.task.seed % 10 == 7;
+  const bool alone = drawn.task.seed % 20 == 7;
   const RandomOutcome halves = in_halves<P, O>(drawn, alone);
   if (std::string fault = difference(halves, dense, 1e-9); !fault.empty() || !alone) return fault;
   const bool same = same_bits(halves, RandomRunner<P, O>::run(drawn.task, drawn.split));

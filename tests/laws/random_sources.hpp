@@ -130,7 +130,7 @@ inline DrawnData draw_data(std::uint64_t seed, Size cp) {
   drawn.looked_at = far ? dice.from(5000, 9000) : buckets ? dice.from(1, 40) : dice.from(1, 200);
   drawn.by_step = dice.one_in(3);
   for (DrawnWorld& world : drawn.worlds) {
-    world.data = static_cast<int>(dice.from(1, 4 / cp));
+    world.data = static_cast<int>(dice.from(1, 4));
     world.micro_batch = far ? dice.from(200, 300) : dice.from(1, 5);
     world.accumulate = dice.from(1, 3), world.prefetch = dice.of<Size>({0, 1, 2, 4}), world.backwards = dice.one_in(3);
   }
@@ -195,7 +195,7 @@ TakenSamples taken(const DrawnData& data, const DrawnWorld& like, Size steps, Ba
         auto numbers = numbers_in<P>(batch, world.cp_rank(), data, fault);
         const std::lock_guard lock(mutex);
         auto& own = of_parts[static_cast<std::size_t>(part)];
-        if (!own.empty() && own != numbers) fault += "ranks of Tp or Cp have other samples; ";
+        if (!own.empty() && own != numbers) fault += "ranks along Cp have other samples; ";
         own = std::move(numbers);
         part += like.data;
       }
