@@ -111,10 +111,10 @@ inline std::string zero_gradient_fault(const Drawn& drawn, const RandomOutcome& 
     if (!used || dead || one_head || (draws_masks(part) && model.width * positions < 200))
       exempt.insert(std::to_string(i));
     if (part.kind == PartKind::groups && !part.causal) exempt.insert(std::to_string(i) + ".down");
-    // Of a few tokens all may be the same: equal keys have equal shares, whatever the query.
+    // Of a few tokens all may be the same: then their shares, whatever they are, have the same mean of values.
     const Size keys = drawn.split.samples() * std::min(part.memory, task.sequence);
     if (part.kind == PartKind::cross_attention && !part.memory_of_ids && keys < 30)
-      for (const char* layer : {".grouped.q", ".grouped.q_norm", ".grouped.k_norm"})
+      for (const char* layer : {".grouped.q", ".grouped.q_norm", ".grouped.k_norm", ".table"})
         exempt.insert(std::to_string(i) + layer);
   }
   if (model.family != Family::parts) exempt.clear();
