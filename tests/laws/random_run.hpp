@@ -238,10 +238,11 @@ class Trainee {
     outcome_.scales.push_back(report.skipped ? 0 : report.loss_scale);
     for (const Metric& metric : report.metrics) outcome_.metrics[metric.name].push_back(metric.value);
     if (average_) average_->update();
-    if (!by_hand_.empty())
-      for (const auto& [name, values] : parameters())
-        for (std::size_t i = 0; i < values.size(); ++i)
-          by_hand_[name][i] += (1 - task_.average) * (values[i] - by_hand_[name][i]);
+    if (by_hand_.empty()) return;
+    for (const auto& [name, values] : parameters()) {
+      double* const own = by_hand_.at(name).data();
+      for (std::size_t i = 0; i < values.size(); ++i) own[i] += (1 - task_.average) * (values[i] - own[i]);
+    }
   }
   /// After the first step.
   void begin_average() {

@@ -401,7 +401,7 @@ inline void draw_latest(Dice dice, DrawnTask& task, Size tp, Size cp, Size ranks
   const auto keys = [&] { return round_up(std::max<Size>(2, ranks * dice.of<Size>({1, 2, 3, 5})), ranks); };
   task.schedule = draw_schedule(dice);
   model.memory = keys(), model.crosses = dice.one_in(2);
-  if (model.family != Family::parts || std::ssize(model.parts) == most_parts || !dice.one_in(4)) return;
+  if (model.family != Family::parts || std::ssize(model.parts) == most_parts || !dice.one_in(6)) return;
   DrawnPart part = draw_part(dice, model, tp, cp);
   part.kind = PartKind::cross_attention;
   part.memory = keys(), part.memory_of_ids = dice.one_in(2), part.padding = dice.from(0, 3);
