@@ -102,7 +102,6 @@ F64 | engine/weight_average.hpp | refresh_units<T, D>(engine_.units(), engine_.r
 F64 | engine/weight_average.hpp | ops::combine_into(average, decay_, weights_of(b), 1 - decay_); | ops::combine_into(average, 1 - decay_, weights_of(b), decay_);
 F64 | engine/weight_average.hpp | write_values(b, engine_.replicas().owned(b), engine_.world().tp_rank(), source, average.memory(), average.data()); | (void)b, (void)average, (void)source;
 F64 own | models/grouped_attention.hpp | heads.own, dy_whole, given.extras, dbias); | heads.own, dy_whole, saved_q[1] == saved_kv[1] ? given.extras : ops::AttentionExtras<T, D>{{}, given.extras.bias}, dbias);
-F64, Cp<2> | models/grouped_attention.hpp | given.give(current, std::move(dbias)); | if (kv_shape[1] == dy_whole[1] || current.context().cp_rank() == 0) given.give(current, std::move(dbias));
 F64, Tp<2>, SequenceParallel | models/grouped_attention.hpp | kv(redistribute<Replicate>(other.values)), extras...)); | kv(redistribute<Replicate>(Hidden<P>(other.values.value(), x.tape()))), extras...));
 F64 own | models/grouped_attention.hpp | kv(redistribute<Replicate>(other.values)), extras...)); | kv(redistribute<Replicate>(Hidden<P>(other.values.value(), x.tape()))), extras...));
 F64 | optim/schedule.hpp | return max_momentum - (max_momentum - min_momentum) * scale(iteration); | return max_momentum - (max_momentum - min_momentum) * scale(iteration - 1);
