@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <set>
 #include <string>
@@ -89,7 +88,7 @@ inline DrawnSplit dense_split(const DrawnSplit& split) {
   return {.rows = {split.samples()}};
 }
 inline DrawnTask once(DrawnTask task) {
-  task.model = computed_once(std::move(task.model));
+  task.model = computed_once(std::move(task.model)), task.by_hand = true;
   return task;
 }
 inline bool draws_masks(const DrawnPart& part) {
@@ -112,6 +111,11 @@ inline std::string zero_gradient_fault(const Drawn& drawn, const RandomOutcome& 
     if (!used || dead || one_head || (draws_masks(part) && model.width * positions < 200))
       exempt.insert(std::to_string(i));
     if (part.kind == PartKind::groups && !part.causal) exempt.insert(std::to_string(i) + ".down");
+    // Of a few tokens all may be the same: then their shares, whatever they are, have the same mean of values.
+    const Size keys = drawn.split.samples() * std::min(part.memory, task.sequence);
+    if (part.kind == PartKind::cross_attention && !part.memory_of_ids && keys < 30)
+      for (const char* layer : {".grouped.q", ".grouped.q_norm", ".grouped.k_norm", ".table"})
+        exempt.insert(std::to_string(i) + layer);
   }
   if (model.family != Family::parts) exempt.clear();
   for (const std::string& name : dense.without_gradient) {
@@ -197,7 +201,7 @@ std::string gradient_fault(const Drawn& drawn) {
   for (const DrawnPart& part : task.model.parts)
     if (draws_masks(part)) return {};
   task.steps = task.evals = 1, task.lr = 1e-7, task.clip_norm = task.weight_decay = 0;
-  task.optimizer = OptimizerKind::sgd, task.group = GroupKind::none, task.average = 0;
+  task.optimizer = OptimizerKind::sgd, task.group = GroupKind::none, task.average = 0, task.schedule = {};
   const RandomOutcome dense = RandomRunner<Policy<F64>, DrawnOptimizer, Model>::run(task, dense_split(drawn.split));
   const double slope = (dense.losses[0] - dense.evals[0]) / task.lr, squared = dense.norms[0] * dense.norms[0];
   if (std::abs(slope - squared) <= 1e-2 * squared + 1e-8) return {};
@@ -241,19 +245,20 @@ inline bool is_smooth(const DrawnModel& model) {
                       [](const DrawnPart& part) { return part.activation == 1 || part.kind == PartKind::reductions; });
 }
 
-/// Half of the steps under P and half on one dense rank, with a checkpoint in between, under either first.
+/// Half of the steps and then the others, with a checkpoint in between: under P and on one dense rank, under either
+/// first; or, where P is `alone`, both under P.
 template <class P, class O>
-RandomOutcome handed_over(const Drawn& drawn) {
+RandomOutcome in_halves(const Drawn& drawn, bool alone) {
   const Folder folder;
   const int half = (drawn.task.steps + 1) / 2;
   const Stretch halves[] = {{0, half, folder.file("checkpoints")}, {half, 1 << 20, folder.file("checkpoints")}};
   RandomOutcome whole;
   for (const bool second : {false, true}) {
-    const bool dense = second == (drawn.task.seed % 2 == 0);
+    const bool dense = !alone && second == (drawn.task.seed / 10 % 2 == 0);
     RandomOutcome part =
         dense ? RandomRunner<Policy<F64>, O>::run(once(drawn.task), dense_split(drawn.split), halves[second])
               : RandomRunner<P, O>::run(drawn.task, drawn.split, halves[second]);
-    for (const auto of : {&RandomOutcome::losses, &RandomOutcome::norms, &RandomOutcome::evals})
+    for (const auto of : {&RandomOutcome::losses, &RandomOutcome::norms, &RandomOutcome::evals, &RandomOutcome::scales})
       (whole.*of).insert((whole.*of).end(), (part.*of).begin(), (part.*of).end());
     for (const auto& [name, values] : part.metrics)
       whole.metrics[name].insert(whole.metrics[name].end(), values.begin(), values.end());
@@ -261,6 +266,17 @@ RandomOutcome handed_over(const Drawn& drawn) {
     whole.parameters = std::move(part.parameters);
   }
   return whole;
+}
+
+/// That what is handed over to another strategy goes on as on one dense rank, and what is resumed under its own has the
+/// bits of a run without a stop.
+template <class P, class O>
+std::string stop_fault(const Drawn& drawn, const RandomOutcome& dense) {
+  const bool alone = drawn.task.seed % 20 == 7;
+  const RandomOutcome halves = in_halves<P, O>(drawn, alone);
+  if (std::string fault = difference(halves, dense, 1e-9); !fault.empty() || !alone) return fault;
+  const bool same = same_bits(halves, RandomRunner<P, O>::run(drawn.task, drawn.split));
+  return same ? std::string() : "a run that is stopped and resumed has other bits";
 }
 
 /// Takes away from the task what it can while it still fails.
@@ -301,6 +317,10 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
       smaller |= keep_if_it_fails([](Drawn& d) { d.task.optimizer = OptimizerKind::sgd; });
     if (drawn.task.group != GroupKind::none)
       smaller |= keep_if_it_fails([](Drawn& d) { d.task.group = GroupKind::none; });
+    if (drawn.task.schedule.kind != ScheduleKind::constant)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.task.schedule = {}; });
+    if (drawn.task.average > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.average = 0; });
+    if (drawn.task.model.crosses) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.crosses = false; });
     if (drawn.task.model.label_smoothing > 0)
       smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.label_smoothing = 0; });
     if (drawn.task.model.vocab_bias) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.vocab_bias = false; });
@@ -320,11 +340,6 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     }
   }
   return drawn;
-}
-
-inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
 /// Draws for P from the seed of the environment on, and fails with the smallest task in which `fault_of` finds a fault.
@@ -374,13 +389,13 @@ void check_random_models(int models) {
     if (drawn.task.optimizer == OptimizerKind::lion) drawn.task.optimizer = OptimizerKind::adamw;
     drawn.task.model = detail::fitted<P, O>(std::move(drawn.task.model));
     const std::uint64_t seed = drawn.task.seed;
-    if (seed % 5 == 2) drawn.task.average = 0;  // checkpoints do not hold it
+    if (seed % 5 == 2 && !detail::takes_average_along<O>) drawn.task.average = 0;
     const RandomOutcome dense =
         RandomRunner<Policy<F64>, O>::run(detail::once(drawn.task), detail::dense_split(drawn.split));
     if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;
     if (std::string fault = detail::zero_gradient_fault(drawn, dense); !fault.empty()) return fault;
     if (std::string fault = seed % 2 == 0 ? detail::gradient_fault(drawn) : ""; !fault.empty()) return fault;
-    if (seed % 5 == 2 && drawn.task.steps > 1) return difference(detail::handed_over<P, O>(drawn), dense, 1e-9);
+    if (seed % 5 == 2 && drawn.task.steps > 1) return detail::stop_fault<P, O>(drawn, dense);
     const RandomOutcome alone = RandomRunner<P, O>::run(drawn.task, drawn.split);
     if (std::string fault = difference(alone, dense, 1e-9); !fault.empty()) return fault;
     return seed % 7 == 3 ? detail::pair_fault<P, O>(drawn, alone) : std::string();

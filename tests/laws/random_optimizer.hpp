@@ -27,28 +27,31 @@ struct DrawnOptimizer {
   double lr = 0.05;
   double weight_decay = 0;
   OptimizerKind kind = OptimizerKind::sgd;
+  double momentum = 0.7;  ///< where there is one
 
   constexpr void describe(auto&& f) const {
-    f("lr", lr), f("weight_decay", weight_decay), f("kind", static_cast<int>(kind));
+    f("lr", lr), f("weight_decay", weight_decay), f("kind", static_cast<int>(kind)), f("momentum", momentum);
   }
 
   template <class S>
   auto rule(const UpdateScalars& scalars) const {
-    return [which = kind, sgd = Sgd{.weight_decay = weight_decay}.rule<S>(scalars),
-            momentum = MomentumSgd{.momentum = 0.8, .nesterov = true, .weight_decay = weight_decay}.rule<S>(scalars),
-            adamw = AdamW{.beta1 = 0.7, .beta2 = 0.9, .epsilon = 1, .weight_decay = weight_decay}.rule<S>(scalars),
-            adagrad = Adagrad{.lr_decay = 0.1, .epsilon = 1, .weight_decay = weight_decay}.rule<S>(scalars),
-            lion = Lion{.weight_decay = weight_decay}.rule<S>(scalars)]<std::size_t N>(UpdateBlock<S, N>& block) {
-      for (int m = 0; m < moment_count; ++m)
-        for (std::size_t k = 0; k < N; ++k) block.new_moments[m][k] = block.moments[m][k];
-      switch (which) {
-        case OptimizerKind::sgd: return sgd(block);
-        case OptimizerKind::momentum: return momentum(block);
-        case OptimizerKind::adagrad: return adagrad(block);
-        case OptimizerKind::lion: return lion(block);
-        default: return adamw(block);
-      }
-    };
+    return
+        [which = kind, sgd = Sgd{.weight_decay = weight_decay}.rule<S>(scalars),
+         momentum = MomentumSgd{.momentum = momentum, .nesterov = true, .weight_decay = weight_decay}.rule<S>(scalars),
+         adamw = AdamW{.beta1 = momentum, .beta2 = 0.9, .epsilon = 1, .weight_decay = weight_decay}.rule<S>(scalars),
+         adagrad = Adagrad{.lr_decay = 0.1, .epsilon = 1, .weight_decay = weight_decay}.rule<S>(scalars),
+         lion = Lion{.beta1 = momentum, .weight_decay = weight_decay}.rule<S>(scalars)]<std::size_t N>(
+            UpdateBlock<S, N>& block) {
+          for (int m = 0; m < moment_count; ++m)
+            for (std::size_t k = 0; k < N; ++k) block.new_moments[m][k] = block.moments[m][k];
+          switch (which) {
+            case OptimizerKind::sgd: return sgd(block);
+            case OptimizerKind::momentum: return momentum(block);
+            case OptimizerKind::adagrad: return adagrad(block);
+            case OptimizerKind::lion: return lion(block);
+            default: return adamw(block);
+          }
+        };
   }
 };
 
@@ -56,22 +59,27 @@ static_assert(Optimizer<DrawnOptimizer>);
 
 /// The optimizer of a task: O, whose kind is drawn if O is DrawnOptimizer.
 template <class O>
-O optimizer_of(const DrawnTask& task) {
+O optimizer_of(const DrawnTask& task, double momentum = 0.7) {
   if constexpr (std::is_same_v<O, Muon>)
     return {.lr = task.lr,
-            .momentum = 0.8,
+            .momentum = momentum,
             .weight_decay = task.weight_decay,
             .iterations = 2,
             .epsilon = 1,
             .rate = MuonRate::match_rms_adamw,
-            .others = {.lr = task.lr / 2, .beta1 = 0.7, .beta2 = 0.9, .epsilon = 1, .weight_decay = 0.1}};
+            .others = {.lr = task.lr / 2, .beta1 = momentum, .beta2 = 0.9, .epsilon = 1, .weight_decay = 0.1}};
   else if constexpr (std::is_same_v<O, Sgd>)
     return Sgd{.lr = task.lr, .weight_decay = task.weight_decay};
   else if constexpr (std::is_same_v<O, Lamb>)
     // min_ratio: a norm of 0 has the ratio 1, and so has one of rounding errors
-    return {.lr = task.lr, .beta1 = 0.7, .beta2 = 0.9, .epsilon = 1, .weight_decay = task.weight_decay, .min_ratio = 1};
+    return {.lr = task.lr,
+            .beta1 = momentum,
+            .beta2 = 0.9,
+            .epsilon = 1,
+            .weight_decay = task.weight_decay,
+            .min_ratio = 1};
   else
-    return {.lr = task.lr, .weight_decay = task.weight_decay, .kind = task.optimizer};
+    return {.lr = task.lr, .weight_decay = task.weight_decay, .kind = task.optimizer, .momentum = momentum};
 }
 
 /// The drawn group. Under Muon one group has the table of the tokens, which it updates as a whole.

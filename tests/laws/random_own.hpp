@@ -24,10 +24,12 @@ struct DrawnBatch {
   Input<P, float, 3, 1> shifts;       // [samples, sequence, width]: beside them
   Input<P, float, 2> weights;         // [samples, 1]: of the samples in the term over all of them
   Input<P, std::int32_t, 1> lengths;  // [samples]: of a BERT
+  Tokens<P> memory;                   // [samples, memory]: of another length
+  Input<P, std::int32_t, 1> keys;     // [samples]: of the memory, the others are padding
   Size first_sample = 0;
   constexpr void visit(auto&& f) {
     f("tokens", tokens), f("types", types), f("labels", labels), f("keep", keep), f("shifts", shifts);
-    f("weights", weights), f("lengths", lengths);
+    f("weights", weights), f("lengths", lengths), f("memory", memory), f("keys", keys);
   }
 };
 
@@ -37,6 +39,7 @@ template <class P>
 struct RandomOwnModel : Layer<P> {
   RandomModel<P> inner;
   Maybe<Bert<P>> bert;
+  Maybe<GroupedAttention<P>> across;
 
   explicit RandomOwnModel(const DrawnModel& model) : inner(model) {
     if (model.family == Family::bert)
@@ -47,14 +50,21 @@ struct RandomOwnModel : Layer<P> {
                               .vocabulary = model.vocabulary,
                               .sequence = model.longest,
                               .init_std = deviation_of(model)});
+    else if (model.crosses)
+      across.emplace(RandomPart<P>::across_of(model, {.kv_heads = model.heads, .head_dim = 3}));
   }
-  constexpr void visit(auto&& f) { bert ? f("bert", *bert) : inner.visit(f); }
+  constexpr void visit(auto&& f) {
+    bert ? f("bert", *bert) : inner.visit(f);
+    if (across) f("across", *across);
+  }
 
   Loss<P> loss(const DrawnBatch<P>& batch) const {
     if (bert)
       return inner.with_nonfinite(bert->loss(BertBatch<P>{batch.tokens, batch.types, batch.lengths, batch.labels}));
     const auto shifts = redistribute<typename P::HiddenState>(cast<ElementOf<P>>(batch.shifts));
-    const auto x = inner.states(where(batch.keep, inner.tokens(batch.tokens), 0.25) + shifts, batch.tokens);
+    Hidden<P> given = where(batch.keep, inner.tokens(batch.tokens), 0.25) + shifts;
+    if (across) given = given + (*across)(given, KeysOf{inner.tokens(batch.memory)}, Lengths{batch.keys});
+    const auto x = inner.states(given, batch.tokens);
     const Loss<P> loss = inner.with_nonfinite(inner.of_logits(x, batch.labels));
     report("cross-entropy", loss);
     if (!inner.drawn.meets) return loss;
@@ -79,6 +89,9 @@ struct RandomOwnModel : Layer<P> {
     batch.shifts = Tensor<float, 3, D>::uninitialized(shape(at[0], at[1], inner.drawn.width), memory, Category::data);
     batch.weights = Tensor<float, 2, D>::uninitialized(shape(at[0], Size{1}), memory, Category::data, "weights");
     batch.lengths = Tensor<std::int32_t, 1, D>::uninitialized(shape(at[0]), memory, Category::data, "lengths");
+    batch.memory = Tensor<std::int32_t, 2, D>::uninitialized(shape(at[0], inner.drawn.memory / P::cp), memory,
+                                                             Category::data, "memory");
+    batch.keys = Tensor<std::int32_t, 1, D>::uninitialized(shape(at[0]), memory, Category::data, "keys");
     return batch;
   }
 };

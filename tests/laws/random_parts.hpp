@@ -74,7 +74,7 @@ struct RandomPart : Layer<P> {
   Maybe<Sequential<P, ColumnParallel<Linear>, Gelu, RowParallel<Linear>>> sequential;
   Maybe<Linear<P>> plain_in, plain_out;
   Maybe<ColumnParallel<Linear, P, InGroups<3>>> triple;
-  Maybe<Embedding<P>> table;
+  Maybe<Embedding<P>> table, memory;
   Maybe<PatchEmbedding<P>> patches;
   Maybe<LlamaBlock<P>> llama_block;
   Maybe<GptBlock<P>> gpt_block;
@@ -115,6 +115,11 @@ struct RandomPart : Layer<P> {
                                                .qk_norm = part.rms,
                                                .initial = normal,
                                                .output_initial = normal});
+        break;
+      case PartKind::cross_attention:
+        grouped.emplace(across_of(model, part));
+        if (part.memory_of_ids)
+          memory.emplace(EmbeddingConfig{.vocabulary = part.ffn_width, .width = width, .initial = normal});
         break;
       case PartKind::mlp: mlp.emplace(sizes); break;
       case PartKind::gated_mlp: gated.emplace(GatedMlpConfig{width, part.ffn_width, normal, normal}); break;
@@ -175,11 +180,25 @@ struct RandomPart : Layer<P> {
       case PartKind::gpt_block: gpt_block.emplace(gpt_of(model, part)); break;
       default: break;
     }
-    const bool attends = part.kind == PartKind::attention || part.kind == PartKind::grouped_attention;
+    const bool attends = part.kind == PartKind::attention || part.kind == PartKind::grouped_attention ||
+                         part.kind == PartKind::cross_attention;
     if (attends && part.score_bias)
       table.emplace(EmbeddingConfig{.vocabulary = distances, .width = heads, .initial = normal});
   }
 
+  /// Attention to another sequence: nothing that asks where a key stands.
+  static GroupedAttentionConfig across_of(const DrawnModel& model, const DrawnPart& part) {
+    return {.width = model.width,
+            .heads = model.heads,
+            .kv_heads = part.kv_heads,
+            .head_dim = part.head_dim,
+            .rope_theta = 0,
+            .rule = {AttentionMask::full, 0, part.softcap, part.attention_scale},
+            .qkv_bias = part.bias,
+            .qk_norm = part.rms && part.head_dim > 1,  // of one number a norm leaves the sign
+            .initial = weights_of(model),
+            .output_initial = weights_of(model)};
+  }
   static LlamaConfig llama_of(const DrawnModel& model, const DrawnPart& part) {
     return {.layers = std::max(1, model.stacked),
             .width = model.width,
@@ -229,6 +248,7 @@ struct RandomPart : Layer<P> {
     if (plain_out) f("plain_out", *plain_out);
     if (triple) f("triple", *triple);
     if (table) f("table", *table);
+    if (memory) f("memory", *memory);
     if (patches) f("patches", *patches);
     if (llama_block) f("llama_block", *llama_block);
     if (gpt_block) f("gpt_block", *gpt_block);
@@ -391,6 +411,24 @@ struct RandomPart : Layer<P> {
     const auto whole = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(turned));
     return where(mask, redistribute<typename P::HiddenState>(own_positions<P>(gather(whole, back))), x);
   }
+  /// What cross attention attends to: vectors of ids, others for each sample; or the positions of the stream, from the
+  /// last one on and as often as it takes.
+  Hidden<P> remembered(const Hidden<P>& x) const {
+    Tape<DeviceOf<P>>& tape = x.tape();
+    const Size own = drawn.memory / P::cp;
+    if (drawn.memory_of_ids) {
+      const auto ids = integers(x, shape(x[0], own), own * tape.context().cp_rank(), [&](Size position, Size i) {
+        return (3 * (sample() + i / own) + position) % drawn.ffn_width;
+      });
+      return redistribute<typename P::HiddenState>((*memory)(Tokens<P>::constant(ids, tape)));
+    }
+    const auto whole = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(x));
+    const auto back = WholeOverCp<Tokens<P>>::constant(
+        integers(x, shape(x[0], drawn.memory), 0,
+                 [all = whole[1]](Size position, Size) { return all - 1 - position % all; }),
+        tape);
+    return redistribute<typename P::HiddenState>(own_positions<P>(gather(whole, back)));
+  }
   /// The sequence as an image with a patch for each position.
   Hidden<P> as_image(const Hidden<P>& x) const {
     const Size patch = patch_of(x[2]);
@@ -415,6 +453,7 @@ struct RandomPart : Layer<P> {
     switch (drawn.kind) {
       case PartKind::attention: return with_extras<P>(*attention, table, drawn, sample(), x);
       case PartKind::grouped_attention: return with_extras<P>(*grouped, table, drawn, sample(), x);
+      case PartKind::cross_attention: return attended_to<P>(*grouped, table, drawn, sample(), x, remembered(x));
       case PartKind::mlp: return (*mlp)(x);
       case PartKind::gated_mlp: return (*gated)(x);
       case PartKind::tiled:

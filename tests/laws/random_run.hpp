@@ -12,11 +12,13 @@
 #include <thread>
 #include <vector>
 
+#include <dspp/checkpoint/average_file.hpp>
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/engine/weight_average.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/plan/plan.hpp>
 #include <dspp/zero/full_tensors.hpp>
+#include <laws/difference.hpp>
 #include <laws/exchanged_places.hpp>
 #include <laws/random_models.hpp>
 #include <laws/random_optimizer.hpp>
@@ -112,6 +114,13 @@ BatchOf<Model> batch_for(const Model& model, const DrawnTask& task, const Batch<
       batch.weights.value().data()[i] = 0.25f * static_cast<float>(bits(11000, 0) % 9);
       batch.lengths.value().data()[i] =
           static_cast<std::int32_t>(task.model.parts.empty() ? all : length_of(task.model.parts[0], sample, all));
+      const Size memory = task.model.memory, keys = memory / cp, first = start / own * keys;
+      batch.keys.value().data()[i] = static_cast<std::int32_t>(
+          std::max<Size>(std::min<Size>(memory, 2), memory - static_cast<Size>(bits(19000, 0) % 4)));
+      for (Size j = 0; j < keys; ++j)  // neighbours differ: equal keys leave no gradient to queries
+        batch.memory.value().data()[i * keys + j] =
+            static_cast<std::int32_t>((bits(21000, 0) + static_cast<std::uint64_t>(first + j)) %
+                                      static_cast<std::uint64_t>(task.model.vocabulary));
       for (Size j = 0; j < own; ++j) {
         batch.types.value().data()[i * own + j] = static_cast<std::int32_t>(bits(13000, start + j) % 2);
         batch.keep.value().data()[i * own + j] = static_cast<std::uint8_t>(bits(15000, start + j) % 4);
@@ -173,6 +182,10 @@ auto at_stage(const DrawnSplit& split, F f) {
 template <template <class> class Model>
 inline constexpr bool is_whole = std::is_same_v<Model<Policy<F64>>, RandomModel<Policy<F64>>>;
 
+/// Whether an average is saved beside checkpoints: with one optimizer, since it is the same code with each.
+template <class O>
+inline constexpr bool takes_average_along = std::is_same_v<O, DrawnOptimizer>;
+
 template <class P, class O, template <class> class Model>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
   if (!is_whole<Model> && split.stage != P::zero_stage) return {};
@@ -214,10 +227,9 @@ class Trainee {
                 config(),
                 at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); })) {}
 
-  auto& engine() { return engine_; }
-
   void step(int step) {
     const Size counted = engine_.steps();
+    set_rates(step);
     if (split_.nonfinite != NonFiniteKind::none && step == split_.nonfinite_before) skip(step);
     const StepReport report = train(step);
     if (!needs_loss_scale<ElementOf<P>> && report.skipped) fault_ += "a step was skipped; ";
@@ -226,17 +238,38 @@ class Trainee {
     outcome_.scales.push_back(report.skipped ? 0 : report.loss_scale);
     for (const Metric& metric : report.metrics) outcome_.metrics[metric.name].push_back(metric.value);
     if (average_) average_->update();
+    if (by_hand_.empty()) return;
+    for (const auto& [name, values] : parameters()) {
+      double* const own = by_hand_.at(name).data();
+      for (std::size_t i = 0; i < values.size(); ++i) own[i] += (1 - task_.average) * (values[i] - own[i]);
+    }
   }
   /// After the first step.
   void begin_average() {
     if (task_.average > 0) average_.emplace(engine_, task_.average);
+    if (average_ && task_.by_hand) by_hand_ = parameters();
+  }
+  /// Between two stretches.
+  void save(const std::string& folder) {
+    save_checkpoint(engine_, folder);
+    if constexpr (takes_average_along<O>)
+      if (average_) save_average(*average_, folder + "/average");
+  }
+  void load(const std::string& folder) {
+    load_checkpoint(engine_, folder);
+    if constexpr (takes_average_along<O>)
+      if (task_.average > 0) load_average(average_.emplace(engine_, task_.average), folder + "/average");
   }
   /// After the last: the loss and the parameters under the average.
   void end_average(int last) {
     if (!average_) return;
     average_->within([&] {
       evaluate(last, 1);
-      for (auto& [name, values] : parameters()) outcome_.parameters["average of " + name] = std::move(values);
+      for (auto& [name, values] : parameters()) {
+        if (const auto own = by_hand_.find(name); own != by_hand_.end() && worst_difference(values, own->second) > 1e-9)
+          fault_ += "the average of " + name + " is another; ";
+        outcome_.parameters["average of " + name] = std::move(values);
+      }
     });
   }
   /// After the first step of a world without other trainees.
@@ -288,6 +321,12 @@ class Trainee {
   }
 
  private:
+  void set_rates(int step) {
+    if (task_.schedule.kind == ScheduleKind::constant) return;
+    const StepRates now = (task_.by_hand ? rates_by_hand : rates_of)(task_.schedule, task_.lr, step);
+    engine_.set_learning_rate(now.lr);
+    if (now.momentum >= 0) engine_.set_optimizer(optimizer_of<O>(task_, now.momentum));
+  }
   std::map<std::string, std::vector<double>> parameters() {
     std::map<std::string, std::vector<double>> all;
     for (const auto& named : engine_.inventory().parameters) {
@@ -346,6 +385,7 @@ class Trainee {
   mutable Size first_sample_ = 0;  ///< of the last batch
   Engine<Model<P>, O> engine_;
   std::optional<WeightAverage<Engine<Model<P>, O>>> average_;
+  std::map<std::string, std::vector<double>> by_hand_;  ///< the average
   RandomOutcome outcome_;
   std::string fault_;
 };
@@ -384,7 +424,7 @@ std::vector<RandomOutcome> RandomRunner<P, O, Model>::run(const std::vector<Draw
                         if (step < drawn[i].task.steps) f(*trainees[i]);
                     };
                     if constexpr (detail::is_whole<Model>)
-                      if (stretch.begin > 0) load_checkpoint(trainees[0]->engine(), stretch.folder);
+                      if (stretch.begin > 0) trainees[0]->load(stretch.folder);
                     const bool alone = drawn.size() == 1;
                     for (int step = stretch.begin; step < std::min(10, stretch.end); ++step) {
                       each(step, [&](auto& trainee) { trainee.step(step); });
@@ -392,16 +432,17 @@ std::vector<RandomOutcome> RandomRunner<P, O, Model>::run(const std::vector<Draw
                       if (step == 0) each(step, [&](auto& trainee) { trainee.begin_average(); });
                       each(step, [&](auto& trainee) { trainee.evaluate(step); });
                     }
-                    for (std::size_t i = 0; i < drawn.size(); ++i) trainees[i]->end_average(drawn[i].task.steps - 1);
+                    const bool saves = stretch.end < drawn[0].task.steps;
+                    for (std::size_t i = 0; i < drawn.size() && !saves; ++i)
+                      trainees[i]->end_average(drawn[i].task.steps - 1);
                     trainees[0]->exchange_places();
                     const Pool& memory = world.memory();
                     std::string fault;
                     if (memory.peak_reserved() > Pool::reserved_at_most(memory.peak()))
                       fault = "reserved " + std::to_string(memory.peak_reserved()) + " bytes for a peak of " +
                               std::to_string(memory.peak()) + "; ";
-                    const bool saves = stretch.end < drawn[0].task.steps;
                     if constexpr (detail::is_whole<Model>)
-                      if (saves) save_checkpoint(trainees[0]->engine(), stretch.folder);
+                      if (saves) trainees[0]->save(stretch.folder);
                     if (!saves && alone && stretch.begin == 0 && looks_for_zeros(drawn[0].split))
                       trainees[0]->look_for_zeros();
                     for (auto& trainee : trainees) {

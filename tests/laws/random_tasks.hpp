@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <numeric>
 #include <random>
@@ -15,6 +16,7 @@
 #include <dspp/comm/sum_order.hpp>
 #include <dspp/nn/initial.hpp>
 #include <dspp/ops/rope_scaling.hpp>
+#include <laws/random_schedules.hpp>
 
 namespace dspp::laws {
 
@@ -45,6 +47,7 @@ enum class PartKind {
   gpt_block,
   kinds,
   patches = kinds,  ///< drawn in place of another: a PatchEmbedding of the stream as images
+  cross_attention,  ///< drawn beside the others: grouped attention to a sequence of another length
 };
 
 /// What `reductions` run along: the features where they are, as the first dimension, as the second; or the sequence.
@@ -75,7 +78,9 @@ struct DrawnPart {
   bool exact_gelu = false;
   RopeScaling rope{};
   Reduced reduced = Reduced::features;
-  Size more_rows = 0;  ///< that `selection` gathers beyond those there are
+  Size more_rows = 0;          ///< that `selection` gathers beyond those there are
+  Size memory = 2;             ///< keys of cross attention, padding included
+  bool memory_of_ids = false;  ///< vectors of a table of its own; else some of the stream's
 };
 
 /// A term of the loss beside the cross-entropy: a reduction of the last hidden states, as a mean over their elements.
@@ -106,6 +111,8 @@ struct DrawnModel {
   int full_layers = 0;                       ///< of a Llama with a window
   double label_smoothing = 0;                ///< of the cross-entropy
   bool meets = false;                        ///< a term over the samples of all data ranks
+  Size memory = 2;                           ///< tokens beside a sample, where batches are a model's own
+  bool crosses = false;                      ///< the stream attends to them before the parts
   bool auxiliary_alone = false;              ///< the loss is that term, without a cross-entropy
   std::vector<DrawnPart> parts;              ///< of a library's model one, for its sizes
   std::vector<int> order;                    ///< indices of parts: one may be used twice, another never
@@ -147,6 +154,8 @@ struct DrawnTask {
   Size check_ranks = 1;  ///< steps from one check that ranks hold the same to the next
   double lr = 0.05, weight_decay = 0, clip_norm = 0;
   double average = 0;  ///< the decay of an average of the weights from the first step on; 0: none
+  DrawnSchedule schedule{};
+  bool by_hand = false;  ///< schedules and averages by the laws' own formulas
   OptimizerKind optimizer = OptimizerKind::sgd;
   GroupKind group = GroupKind::none;
   double ignored = 0;    ///< share of the targets that do not count
@@ -207,7 +216,8 @@ constexpr const char* part_names[] = {"attention",
                                       "selection",
                                       "llama block",
                                       "gpt block",
-                                      "patches"};
+                                      "patches",
+                                      "cross attention"};
 constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
 constexpr const char* head_names[] = {"tied", "column head", "plain head", "plain table"};
 constexpr const char* family_names[] = {"parts", "llama", "gpt", "bert"};
@@ -232,9 +242,10 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
       number(task.ignored) + (task.weighed ? ", weighed" : "") + (m.meets ? ", samples meet" : "") + ", average " +
       number(task.average) + ", smoothing " + number(m.label_smoothing) + (m.vocab_bias ? ", vocabulary bias" : "") +
       (m.whole_logits ? ", whole logits" : "") + ", full layers " + number(m.full_layers) + ", " +
-      detail::optimizer_names[static_cast<int>(task.optimizer)] + detail::group_names[static_cast<int>(task.group)] +
-      "; data " + number(split.data) + ", accumulate " + number(split.accumulate) + ", stage " + number(split.stage) +
-      ", bucket " + number(split.bucket_elements) + detail::nonfinite_names[static_cast<int>(split.nonfinite)];
+      detail::optimizer_names[static_cast<int>(task.optimizer)] + ", rate " + text_of(task.schedule) + ", memory " +
+      number(m.memory) + (m.crosses ? " crossed" : "") + detail::group_names[static_cast<int>(task.group)] + "; data " +
+      number(split.data) + ", accumulate " + number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " +
+      number(split.bucket_elements) + detail::nonfinite_names[static_cast<int>(split.nonfinite)];
   if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
   if (split.order == SumOrder::transport) text += ", sums in the transport's order";
   text += ", rows";
@@ -248,13 +259,19 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
             ", softcap " + number(p.softcap) + ", padding " + number(p.padding) + ", document " + number(p.document) +
             ", attention scale " + number(p.attention_scale) + (p.score_bias ? ", score bias" : "") +
             (p.exact_gelu ? ", exact gelu" : "") + ", rope " + number(static_cast<int>(p.rope.kind)) + ", reduced " +
-            number(static_cast<int>(p.reduced)) + ", more rows " + number(p.more_rows) + ")";
+            number(static_cast<int>(p.reduced)) + ", more rows " + number(p.more_rows) + ", memory " +
+            number(p.memory) + (p.memory_of_ids ? " of ids" : "") + ")";
   text += "; order";
   for (int i : m.order) text += " " + number(i);
   return text;
 }
 
 namespace detail {
+
+inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
 
 /// A generator with the words that drawing needs.
 class Dice {
@@ -366,16 +383,48 @@ inline void draw_last(Dice dice, DrawnTask& task) {
   }
 }
 
-/// The task without what draw_more and draw_last draw.
+inline DrawnSchedule draw_schedule(Dice& dice) {
+  constexpr auto kinds = static_cast<Size>(ScheduleKind::kinds);
+  const Size kind = dice.one_in(3) ? static_cast<Size>(ScheduleKind::one_cycle) : dice.from(0, kinds - 1);
+  return {.kind = static_cast<ScheduleKind>(kind),
+          .first = dice.from(1, 3),
+          .second = dice.of<Size>({-1, 1, 2}),
+          .stairs = dice.of<Size>({0, 0, 1, 2}),
+          .second_stairs = dice.of<Size>({-1, 0, 2}),
+          .decay_steps = dice.from(0, 2),
+          .linear = dice.one_in(2)};
+}
+
+/// The same a third time. `ranks` cut a sequence. Cross attention is a part more, so that the others stay.
+inline void draw_latest(Dice dice, DrawnTask& task, Size tp, Size cp, Size ranks) {
+  DrawnModel& model = task.model;
+  const auto keys = [&] { return round_up(std::max<Size>(2, ranks * dice.of<Size>({1, 2, 3, 5})), ranks); };
+  task.schedule = draw_schedule(dice);
+  model.memory = keys(), model.crosses = dice.one_in(2);
+  if (model.family != Family::parts || std::ssize(model.parts) == most_parts || !dice.one_in(6)) return;
+  DrawnPart part = draw_part(dice, model, tp, cp);
+  part.kind = PartKind::cross_attention;
+  part.memory = keys(), part.memory_of_ids = dice.one_in(2), part.padding = dice.from(0, 3);
+  part.attention_scale = dice.of({0.0, 0.0, 0.3}), part.score_bias = dice.one_in(2);
+  const auto place = model.order.begin() + dice.from(0, std::ssize(model.order));
+  model.order.insert(place, static_cast<int>(model.parts.size()));
+  model.parts.push_back(part);
+}
+
+/// The task without what draw_more, draw_last and draw_latest draw.
 inline DrawnTask without_more(DrawnTask task) {
   DrawnModel& model = task.model;
+  if (!model.parts.empty() && model.parts.back().kind == PartKind::cross_attention) {
+    model.parts.pop_back();
+    std::erase(model.order, static_cast<int>(model.parts.size()));
+  }
   for (DrawnPart& part : model.parts) {
     part.reduced = Reduced::features, part.more_rows = 0;
     part.kind = part.replaced;
     part.attention_scale = 0, part.score_bias = part.exact_gelu = false, part.rope = {};
   }
   model.full_layers = 0, model.label_smoothing = 0, model.vocab_bias = model.whole_logits = false;
-  task.optimizer = OptimizerKind::sgd, task.group = GroupKind::none;
+  task.optimizer = OptimizerKind::sgd, task.group = GroupKind::none, task.schedule = {};
   return task;
 }
 
@@ -424,6 +473,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
     model.auxiliary_alone = true, model.head = Head::tied, model.final_norm = false;
   detail::draw_more(detail::Dice(seed + 500009), task);
   detail::draw_last(detail::Dice(seed + 900007), task);
+  detail::draw_latest(detail::Dice(seed + 1300021), task, tp, cp, cp * (sequence_parallel ? tp : 1));
   return drawn;
 }
 

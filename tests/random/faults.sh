@@ -8,8 +8,8 @@
 # are respected.
 #
 # A fault is a line `policy | header | text | what takes its place`; the text occurs once in the header. A policy with the word
-# `bits` behind it stands for the law that ZeRO stages share their bits, one with `own` for models with batches of their own, and one
-# with `muon` or `lamb` for that optimizer.
+# `bits` behind it stands for the law that ZeRO stages share their bits, one with `own` for models with batches of their own, one
+# with `sources` for the law of data, and one with `muon` or `lamb` for that optimizer.
 set -u
 project=$(cd "$1" && pwd) || exit 1
 shift
@@ -99,6 +99,19 @@ F64 | engine/step_targets.hpp | if (!reported_.empty() && replicas_->size() > 1)
 F64 own | autograd/redistribute.hpp | tape.give(slot, move_over<Partial, Shard<Dim>>(*over(tape), std::move(dy))); | tape.give(slot, move_over<Replicate, Shard<Dim>>(*over(tape), std::move(dy)));
 F64, Tp<2> own | models/bert.hpp | gelu(head(y), GeluForm::exact) | gelu(head(y), GeluForm::tanh)
 F64 | engine/weight_average.hpp | refresh_units<T, D>(engine_.units(), engine_.replicas()); | (void)0;
+F64 | engine/weight_average.hpp | ops::combine_into(average, decay_, weights_of(b), 1 - decay_); | ops::combine_into(average, 1 - decay_, weights_of(b), decay_);
+F64 | engine/weight_average.hpp | write_values(b, engine_.replicas().owned(b), engine_.world().tp_rank(), source, average.memory(), average.data()); | (void)b, (void)average, (void)source;
+F64 own | models/grouped_attention.hpp | heads.own, dy_whole, given.extras, dbias); | heads.own, dy_whole, saved_q[1] == saved_kv[1] ? given.extras : ops::AttentionExtras<T, D>{{}, given.extras.bias}, dbias);
+F64, Tp<2>, SequenceParallel | models/grouped_attention.hpp | kv(redistribute<Replicate>(other.values)), extras...)); | kv(redistribute<Replicate>(Hidden<P>(other.values.value(), x.tape()))), extras...));
+F64 own | models/grouped_attention.hpp | kv(redistribute<Replicate>(other.values)), extras...)); | kv(redistribute<Replicate>(Hidden<P>(other.values.value(), x.tape()))), extras...));
+F64 | optim/schedule.hpp | return max_momentum - (max_momentum - min_momentum) * scale(iteration); | return max_momentum - (max_momentum - min_momentum) * scale(iteration - 1);
+F64 | optim/schedule.hpp | return min_lr * (1 + step_rate * (staircase | return min_lr * (1 + step_rate * (!staircase
+F64 | engine/engine.hpp | check_optimizer(optimizer), optimizer_ = optimizer; } | check_optimizer(optimizer), optimizer_ = steps_ > 0 ? optimizer_ : optimizer; }
+F64 sources | data/batch_stream.hpp | return config.first_sample + (config.first_step + steps) * global_batch(); | return (config.first_sample / global_batch() + config.first_step + steps) * global_batch();
+F64 sources | engine/blend.hpp | data::seed_of_stream(seed, k), number, samples); | data::seed_of_stream(seed, k), position, samples);
+F64 sources | data/blend_order.hpp | std::copy_n(taken.begin() + entry * sources, sources, now.taken.begin()); | std::copy_n(taken.begin() + 0 * entry, sources, now.taken.begin());
+F64 sources | data/bucket_plan.hpp | Size number = samples_before / samples() * steps(), rest | Size number = 0 * steps(), rest
+F64 sources | data/host_batches.hpp | ready.clear();\n      first = number, ++restarts; | first = number, ++restarts;
 LIST
 }
 
@@ -125,11 +138,13 @@ for_dense() {
 # the linker takes the first one's, which has it.
 program() {
   echo '#include <laws/random_laws.hpp>'
+  echo '#include <laws/random_sources.hpp>'
   echo 'using namespace dspp;'
   echo 'using namespace dspp::laws;'
   case $1 in
     *' bits') echo "TEST_CASE(\"$1\") { check_random_bits<Policy<${1% bits}>>(50); }" ;;
     *' own') echo "TEST_CASE(\"$1\") { check_random_own_models<Policy<${1% own}>>(50); }" ;;
+    *' sources') echo "TEST_CASE(\"$1\") { check_random_sources<Policy<${1% sources}>>(50); }" ;;
     *' muon') echo "TEST_CASE(\"$1\") { check_random_models<Policy<${1% muon}>, Muon>(50); }" ;;
     *' lamb') echo "TEST_CASE(\"$1\") { check_random_models<Policy<${1% lamb}>, Lamb>(50); }" ;;
     *) echo "TEST_CASE(\"$1\") { check_random_models<Policy<$1>>(50); }" ;;
