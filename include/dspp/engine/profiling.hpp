@@ -60,16 +60,18 @@ class Profiling {
   void write_trace(const std::string& path);
 
  private:
+  static E& without_profile(E& engine);
   /// f(communicator) for each group of the world.
   template <class F>
   void for_each_group(F f);
+  void exchange_groups(std::vector<AnyCommunicator>& others);
   NameOfParameter names() const;
 
   E& engine_;
   RateLimits limits_;
   Size first_step_;
   Profiler profiler_;
-  std::vector<AnyCommunicator> plain_;  ///< the groups without a profiler
+  std::vector<AnyCommunicator> plain_;  // the groups without a profiler
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -127,16 +129,17 @@ RateLimits measured_limits(World<P>& world) {
 
 template <class E>
 Profiling<E>::Profiling(E& engine, std::size_t most_events)
-    : engine_(engine),
+    : engine_(without_profile(engine)),
       limits_(measured_limits(engine.world())),
       first_step_(engine.steps() + engine.skipped_steps()),
       profiler_(most_events) {
-  if (engine.world().memory().profiler()) detail::refuse_second_profile();
   engine.replicas().complete_all();
-  for_each_group([&](AnyCommunicator& group) {
+  std::vector<AnyCommunicator> profiled;
+  for_each_group([&](const AnyCommunicator& group) {
     plain_.push_back(group);
-    group = AnyCommunicator(ProfiledCommunicator(group, profiler_));
+    profiled.emplace_back(ProfiledCommunicator(group, profiler_));
   });
+  exchange_groups(profiled);
   engine.world().memory().set_profiler(&profiler_);
 }
 
@@ -148,8 +151,19 @@ Profiling<E>::~Profiling() {
   } catch (...) {  // the groups keep the error for their next call
     engine_.replicas().abandon();
   }
+  exchange_groups(plain_);
+}
+
+template <class E>
+E& Profiling<E>::without_profile(E& engine) {
+  if (engine.world().memory().profiler()) detail::refuse_second_profile();
+  return engine;
+}
+
+template <class E>
+void Profiling<E>::exchange_groups(std::vector<AnyCommunicator>& others) {
   std::size_t next = 0;
-  for_each_group([&](AnyCommunicator& group) { group = plain_[next++]; });
+  for_each_group([&](AnyCommunicator& group) { std::swap(group, others[next++]); });
 }
 
 template <class E>
