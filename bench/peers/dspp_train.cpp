@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// dspp's side of ./dspp bench peers: steps of a GPT, or with --update AdamW's update of its parameters alone. Prints the
-/// line of JSON of measure.py, and with it the GEMM limit. The policy is Policy<Zero<DSPP_PEER_STAGE>, DSPP_PEER_PRECISION>.
+/// dspp's side of ./dspp bench peers: steps of a GPT, or with --update AdamW's update of its parameters alone.
+///
+/// Prints the line of JSON of measure.py, and with it the GEMM limit. The build names ZeRO stage and precision.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
