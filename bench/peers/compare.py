@@ -9,6 +9,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,12 +65,10 @@ class Failed(Exception):
 
 
 def reason_of(stderr, status):
-    """The last line of an error's text that names an error, else its last line."""
+    """The last line that begins with the name of an error, torchrun's own for its ranks' apart; else the last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if "Error" in line and not line.startswith(("File", "Traceback", "raise "))]
-    # torchrun ends with an error of its own, ChildFailedError, behind the rank's.
-    own = [line for line in errors if "ChildFailedError" not in line]
-    return ((own or errors or lines or [""])[-1] or f"it ended with status {status}")[:200]
+    errors = [line for line in lines if re.match(r"(\[rank\d+\]: *)?[\w.]+Error\b", line) and "ChildFailed" not in line]
+    return ((errors or lines or [""])[-1] or f"it ended with status {status}")[:200]
 
 
 def start(command, ranks):

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed's ZeRO stages on gloo: f32, or its bf16; SDPA; its AdamW, which it compiles. Started by torchrun."""
-import sys
-
 import deepspeed
 import torch.distributed as dist
 
@@ -30,4 +28,3 @@ def step():
 
 measure.report(o, step, parameters, o.batch * o.sequence)
 dist.destroy_process_group()
-sys.stdout.flush()

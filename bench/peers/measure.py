@@ -42,18 +42,18 @@ def report(o, step, parameters, items):
     """Times steps, of which each returns its loss, and prints the first loss, the times and the memory of all ranks."""
     seconds, losses, begin = [], [], time.perf_counter()
     for i in range(uncounted_steps + o.steps):
-        start = time.perf_counter()
-        late = torch.tensor(start - begin > most_seconds and i > uncounted_steps)
+        late = torch.tensor(time.perf_counter() - begin > most_seconds and i > uncounted_steps)
         if ranks > 1:
             torch.distributed.broadcast(late, 0)
-            start = time.perf_counter()
         if late:
             break
+        start = time.perf_counter()
         losses.append(float(step()))
         seconds.append(time.perf_counter() - start)
     facts = torch.tensor([peak_resident_mib(), losses[0] / ranks], dtype=torch.float64)
     if ranks > 1:
         torch.distributed.all_reduce(facts)
+        torch.distributed.barrier()  # a rank that ends earlier breaks the others' connections
     if rank == 0:
         resident, loss = facts.tolist()
         print(json.dumps({"items": items, "seconds": seconds[uncounted_steps:], "resident_mib": resident, "loss": loss,

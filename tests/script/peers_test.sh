@@ -72,6 +72,7 @@ what_is_said() {
 }
 mv "$work/pytorch_train.py" "$work/pytorch_train.py.right"
 what_is_said '  raise RuntimeError("no C++ compiler")' 'RuntimeError: no C++ compiler.'
+what_is_said '  sys.exit("ValueError: of the rank\n  self.handleError(record)\nx.ChildFailedError: by torchrun")' 'ValueError: of the rank.'
 what_is_said '  sys.exit(3)' 'it ended with status 3.'
 what_is_said '  print("not JSON")' 'it ended with status 0.'
 run='print("{\"items\": 1200, \"seconds\": [1], \"resident_mib\": 1, \"loss\": 5.5, \"parameters\": 7}"'
