@@ -67,7 +67,7 @@ class Failed(Exception):
 def reason_of(stderr, status):
     """The last line that begins with the name of an error, torchrun's own for its ranks' apart; else the last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"(\[rank\d+\]: *)?[\w.]+Error\b", line) and "ChildFailed" not in line]
+    errors = [line for line in lines if re.match(r"(\[rank\d+\]: *)?[\w.]+Error(:|$)", line) and "ChildFailed" not in line]
     return ((errors or lines or [""])[-1] or f"it ended with status {status}")[:200]
 
 
@@ -172,7 +172,7 @@ def main():
                          for what, (a, b, ratio) in by_unit.items()]
             pace, memory, steps = (tuple(map(figures.shown, x)) for x in by_unit.values())
             print("|", " | ".join([name[0], peer, dtype, ranks, pace[0], figures.shown(limit), *pace[1:], *memory,
-                                   steps[0] + " %", steps[1] + " %"]), "|", flush=True)
+                                   *(x if x == "-" else x + " %" for x in steps[:2])]), "|", flush=True)
     print("\n" + "".join(f"- {reason}\n" for reason in reasons) if reasons else "")
     if o.json:
         o.json.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's fully_shard (FSDP2) on gloo: f32, or bf16 by its MixedPrecisionPolicy; SDPA; fused AdamW. Started by torchrun."""
+"""PyTorch's FSDP2 on gloo: f32, or bf16 by its MixedPrecisionPolicy; SDPA; fused AdamW. Started by torchrun."""
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
