@@ -67,7 +67,8 @@ class Failed(Exception):
 def reason_of(stderr, status):
     """The last line that begins with the name of an error, torchrun's own for its ranks' apart; else the last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"(\[rank\d+\]: *)?[\w.]+Error(:|$)", line) and "ChildFailed" not in line]
+    named = re.compile(r"(\[rank\d+\]: *)?[\w.]+Error(:|$)")
+    errors = [line for line in lines if named.match(line) and "ChildFailed" not in line]
     return ((errors or lines or [""])[-1] or f"it ended with status {status}")[:200]
 
 
