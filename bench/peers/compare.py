@@ -36,7 +36,7 @@ def comparisons(name):
         return [("PyTorch fused AdamW", ["pytorch_adamw.py"], 0, "f32", 1, "thread")]
     if name != "A2":
         return [(*peer, dtype, 1, "thread") for dtype in ("f32", "bf16") for peer in one_rank]
-    ways = ["thread", "MPI"] if o.mpirun else ["thread"]
+    ways = ["threads", "MPI"] if o.mpirun else ["threads"]
     return [(*peer, dtype, 2, way) for dtype in ("f32", "bf16") for peer in two_ranks for way in ways]
 
 

@@ -14,6 +14,7 @@
 #include <dspp/launch/launch.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/nn/walk.hpp>
 #include <dspp/ops/update.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <dspp/plan/plan.hpp>
@@ -124,7 +125,20 @@ Figures train(const Sizes& s, World<PeerPolicy>& world) {
   return figures;
 }
 
-/// On f32 parameters, their own masters, as in the buckets of an engine.
+/// The counts of a model's parameters, with the decay of each.
+struct Parts {
+  struct Part {
+    Size count;
+    RangeSettings settings;
+  };
+  std::vector<Part> list;
+  void parameter(const auto&, auto& p) { list.push_back({p.count(), p.update_settings()}); }
+  void site(const auto&, auto&) {}
+  void begin_unit(const auto&, auto&) {}
+  void end_unit(auto&) {}
+};
+
+/// On f32 parameters, their own masters, which lie in flat arrays and are updated one by one as those of an engine.
 Figures update(const Sizes& s, World<PeerPolicy>& world, Size parameters) {
   const auto values = [&](float value) {
     auto x = Tensor<float, 1>::uninitialized(shape(parameters), world.memory(), Category::optimizer, "update");
@@ -132,11 +146,21 @@ Figures update(const Sizes& s, World<PeerPolicy>& world, Size parameters) {
     return x;
   };
   auto parameter = values(0.02f), gradient = values(1e-3f), mean = values(0), square = values(0);
-  const FlatRange<float, float, float> range{
-      gradient.data(), parameter.data(), nullptr, {mean.data(), square.data()}, parameters};
+  Model model(s.model);
+  Parts parts;
+  walk(model, parts);
   Size step = 0;
   return time_steps(s.steps, world, [&] {
-    const auto ranges = [&](auto&& f) { f(range, RangeSettings{}); };
+    const auto ranges = [&](auto&& f) {
+      Size at = 0;
+      for (const Parts::Part& part : parts.list) {
+        float* moments[] = {mean.data() + at, square.data() + at};
+        const float* const g = gradient.data() + at;
+        f(FlatRange<float, float, float>{g, parameter.data() + at, nullptr, {moments[0], moments[1]}, part.count},
+          part.settings);
+        at += part.count;
+      }
+    };
     update_ranges<float, float, float, Cpu>(world.memory(), AdamW{}, ranges, {.step = ++step, .lr = 3e-4});
     return 0;
   });
