@@ -26,6 +26,11 @@ bench() {
     { [ -d "$json_folder" ] && [ -w "$json_folder" ]; } ||
       refuse "--json needs a file in a folder that can be written, but $json_folder is none."
   fi
+  # shellcheck disable=SC2086 # a list of words
+  case "$names " in
+    ' peers '*) compare_peers ${names# peers}; return ;;
+    *' peers '*) refuse "./dspp bench needs peers before its workloads, but got$names. Write ./dspp bench peers alone." ;;
+  esac
   provide_build
   provide_benchmarks
   folder=$root/build/cpu

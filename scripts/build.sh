@@ -48,9 +48,16 @@ build() {
   return "$built"
 }
 
-# start_processes <number> <program> [argument...]: runs mpirun and exits with its status. Environment variables allow Open
-# MPI to run as root and on fewer cores than processes (version 5 reads PRRTE's variables); no process is bound to cores,
-# and run() gives each its share. Open MPI 5.0.7 warns of interfaces with two addresses unless they are weighted.
+# prepare_mpirun: environment variables that allow Open MPI to run as root and on fewer cores than processes (version 5 reads
+# PRRTE's variables); no process is bound to cores, and run() gives each its share. Open MPI 5.0.7 warns of interfaces with
+# two addresses unless they are weighted.
+prepare_mpirun() {
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+    OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
+    PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_reachable=weighted
+}
+
+# start_processes <number> <program> [argument...]: runs mpirun and exits with its status.
 #
 # mpirun must not get a Ctrl-C, since it would kill its processes within two seconds. So it runs in a session of its own; the
 # first Ctrl-C goes to the processes as SIGUSR1, which mpirun forwards, and the second ends mpirun. A guard ends mpirun after
@@ -61,9 +68,7 @@ build() {
 start_processes() {
   number=$1 asked=0 started=''
   shift
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
-    PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_reachable=weighted
+  prepare_mpirun
   trap ask_processes HUP INT QUIT TERM
   pipes=$(mktemp -d) && mkfifo "$pipes/alive" "$pipes/output" || exit 1
   exec 9<>"$pipes/alive" 7<>"$pipes/output"

@@ -161,6 +161,47 @@ for arguments in 'doctor' '--no-install doctor' 'doctor --no-install'; do
   prints '  memory '
 done
 
+on_a_machine 'bench peers makes an environment of its own, once, and says what is missing'
+try bench peers F; refuses 'knows no workload "F"'
+try bench zero/step peers; refuses 'needs peers before its workloads'
+try bench peers --json absent/x.json A; refuses 'absent is none'
+try bench peers --jsno x; refuses '"--jsno", but it knows "--json"'
+[ ! -e "$root/build" ] || fails 'leaves a build folder'
+try bench peers --json "$work/rows.json" A D; exits 0; installs
+called "python3 [-m] [venv] [$root/build/peers]"
+called '[install] [--no-cache-dir] [--disable-pip-version-check] [torch] [numpy] [setuptools]'
+called '[install] [--no-cache-dir] [--disable-pip-version-check] [deepspeed]'
+called '[--target] [peers_zero0_f32]'
+called "[--mpirun] [$machine/bin/mpirun] [--json] [$work/rows.json] [A] [D]"
+try bench peers; exits 0; never_called '[install]'; called '[A] [A2] [B] [C] [D] [E]'
+without mpirun mpicxx && rm "$machine/apt/openmpi-bin"
+try bench peers A; exits 0; called '[--mpirun] [] [A]'
+: >"$machine/peers_fail"
+try bench peers A; exits 1
+on_a_machine "$fact"
+without python3 python3-venv python3-dev
+try bench peers A; exits 0; installs python3 python3-venv python3-dev
+# ends_with <text>: one sentence on stderr, and exit 1.
+ends_with() {
+  exits 1; complains "dspp: $1"
+  [ "$(grep -c '' "$work/err")" -eq "${2:-1}" ] || fails "stderr is not ${2:-1} lines"
+  never_called compare.py
+}
+for missing in python3 python3-venv; do
+  on_a_machine "$fact"
+  without "$missing" && rm "$machine/apt/$missing"
+  try bench peers; ends_with './dspp bench peers needs Python 3.10 or later with venv and pip, but they were not found.'
+  without apt-get
+  try bench peers; ends_with './dspp bench peers needs Python 3.10 or later with venv and pip, but they were not found.'
+done
+on_a_machine "$fact"
+try bench peers --no-install; ends_with "./dspp bench peers needs PyTorch and DeepSpeed in $root/build/peers"
+echo torch numpy setuptools >"$machine/pip_fails"
+try bench peers; ends_with 'PyTorch could not be installed from PyPI' 2; complains 'ERROR: no network'
+echo deepspeed >"$machine/pip_fails"
+try bench peers; exits 0; prints 'DeepSpeed could not be installed from PyPI'; called compare.py
+try bench peers; exits 0; never_called '[install]'
+
 on_a_machine 'clean removes build/ and nothing else'
 mkdir -p "$root/build/cpu" "$root/runs" "$root/weights"
 before=$(find "$root" -path "$root/build" -prune -o -print | sort)

@@ -22,11 +22,13 @@ on_a_machine() {
   for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mkfifo mktemp mv readlink rm sed setsid sleep sort tail tr true; do
     ln -s "$(real "$tool")" "$machine/bin/$tool"
   done
-  for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest mpicxx mpirun dpkg-deb; do give "$tool"; done
+  for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest mpicxx mpirun dpkg-deb python3; do give "$tool"; done
   for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core CLI/CLI.hpp dnnl.h omp.h; do
     : >"$machine/headers/$header"
   done
   : >"$machine/libfuzzer"
+  : >"$machine/python3-venv"
+  : >"$machine/python3-dev"
   echo 12.2.0 >"$machine/version/g++"
   echo 14.0.6 >"$machine/version/clang++"
   echo 3.25.1 >"$machine/version/cmake"
@@ -46,12 +48,15 @@ on_a_machine() {
   echo ': >headers/benchmark/benchmark.h' >"$machine/apt/libbenchmark-dev"
   echo 'ln -sf ../stub bin/mpicxx' >"$machine/apt/libopenmpi-dev"
   : >"$machine/apt/libmpich-dev"
+  echo 'ln -sf ../stub bin/python3' >"$machine/apt/python3"
+  echo ': >python3-venv' >"$machine/apt/python3-venv"
+  echo ': >python3-dev' >"$machine/apt/python3-dev"
   echo 'ln -sf ../stub bin/mpirun' >"$machine/apt/openmpi-bin"
 }
 
 give() { ln -sf "$machine/stub" "$machine/bin/$1"; }
 
-# without <tool, header or libfuzzer>...
+# without <tool, header, libfuzzer, python3-venv or python3-dev>...
 without() {
   for thing in "$@"; do rm -f "$machine/bin/$thing" "$machine/headers/$thing" "$machine/$thing"; done
 }

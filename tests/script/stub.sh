@@ -4,11 +4,12 @@
 #   bin/<tool>        links to this file, and to the few real tools that the scripts need
 #   headers/<path>    headers that the compiler finds
 #   libfuzzer         clang++ links it
+#   python3-venv, python3-dev   python3 has venv and pip, and Python.h
 #   version/<tool>    the tool's version output
 #   uid               the user id of the script
 #   home              the HOME of the last call of cmake
 #   apt/<package>     packages of apt-get; the file's content is run in $MACHINE on installation
-# and, for deviations: apt_lists, apt_lists_are_old, apt_fails, sudo_is_free, configure_says, build_says, ctest_fails,
+# and, for deviations: apt_lists, apt_lists_are_old, apt_fails, pip_fails (holds the package that pip cannot install), peers_fail, sudo_is_free, configure_says, build_says, ctest_fails,
 # signals (sent to ./dspp while mpirun runs: as many SIGTERM as the file says, each after the previous is received),
 # mpirun_is_young (mpirun has no handlers yet).
 set -u
@@ -76,6 +77,21 @@ mpirun() {
   done
 }
 
+# python3, and the python of an environment that it made
+python() {
+  case $* in
+    *ensurepip*) [ -e "$MACHINE/python3-venv" ] ;;
+    *Python.h*) [ -e "$MACHINE/python3-dev" ] ;;
+    *'-m venv '*) mkdir -p "$3/bin" && ln -sf "$MACHINE/stub" "$3/bin/python" ;;
+    *'pip install'*)
+      for package in "$@"; do :; done
+      [ ! -e "$MACHINE/pip_fails" ] || ! grep -q "$package" "$MACHINE/pip_fails" || { echo 'ERROR: no network'; exit 1; }
+      ;;
+    *--targets*) echo peers_zero0_f32 ;;
+    *compare.py*) [ ! -e "$MACHINE/peers_fail" ] ;;
+  esac
+}
+
 case $tool in
   g++ | clang++)
     case $* in
@@ -101,6 +117,7 @@ case $tool in
     echo "  Candidate: $candidate"
     ;;
   mpirun) mpirun "$@" ;;
+  python | python3) python "$@" ;;
   dpkg-deb) [ -e "$2" ] && mkdir "$3" ;;
   ctest) [ ! -e "$MACHINE/ctest_fails" ] ;;
   bench_*)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./dspp bench peers: dspp and each peer by turns on the same threads and batches; a table, and rows of JSON.
+
+A comparison is dspp's program and a peer's, started one after the other in each round. A peer that fails ends its own
+comparison with one line that says why. `--targets` prints the programs of dspp that the workloads need, one a line.
+"""
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import figures
+
+here = Path(__file__).parent
+baby = {"layers": 6, "width": 384, "heads": 6, "sequence": 256, "batch": 8, "vocabulary": 256, "steps": 10}
+gpt2 = {"layers": 12, "width": 768, "heads": 12, "sequence": 64, "batch": 4, "vocabulary": 50257, "steps": 5}
+workloads = {"A": baby,
+             "A2": {**baby, "steps": 5},
+             "B": gpt2,
+             "C": {**gpt2, "sequence": 512, "batch": 2, "vocabulary": 32000},
+             "D": {**baby, "sequence": 4096, "batch": 1, "steps": 5},
+             "E": {**gpt2, "steps": 10}}
+one_rank = [("PyTorch eager", ["pytorch_train.py"], 0), ("PyTorch compile", ["pytorch_train.py", "--compile"], 0)]
+two_ranks = [("PyTorch DDP", ["pytorch_ddp.py"], 0), ("PyTorch FSDP2", ["pytorch_fsdp2.py"], 3)]
+two_ranks += [(f"DeepSpeed ZeRO {s}", ["deepspeed_zero.py", "--stage", str(s)], s) for s in range(4)]
+
+
+def comparisons(name):
+    """(peer, its command, dspp's ZeRO stage, type, ranks, how dspp's ranks are started)"""
+    if name == "E":  # under autocast PyTorch's parameters are f32, too
+        return [("PyTorch fused AdamW", ["pytorch_adamw.py"], 0, "f32", 1, "thread")]
+    if name != "A2":
+        return [(*peer, dtype, 1, "thread") for dtype in ("f32", "bf16") for peer in one_rank]
+    ways = ["threads", "MPI"] if o.mpirun else ["threads"]
+    return [(*peer, dtype, 2, way) for dtype in ("f32", "bf16") for peer in two_ranks for way in ways]
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=Path, help="the folder of dspp's programs")
+    parser.add_argument("--peers", type=Path, default=here, help="the folder of the peers' programs")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of every run, all ranks together")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=900, help="after which a run is ended")
+    parser.add_argument("--only", default="", help="of the comparisons, those whose peer and type contain it")
+    parser.add_argument("--mpirun", default="", help="empty: no MPI ranks")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--targets", action="store_true")
+    parser.add_argument("workload", nargs="*")
+    options = parser.parse_args()
+    for name in options.workload:
+        if name not in workloads:
+            sys.exit(f'dspp: bench peers knows no workload "{name}", but it knows {", ".join(workloads)}.')
+    options.workload = options.workload or list(workloads)
+    return options
+
+
+class Failed(Exception):
+    """Of a run, with the reason in words."""
+
+
+def reason_of(stderr, status):
+    """The last line that begins with the name of an error, torchrun's own for its ranks' apart; else the last line."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    named = re.compile(r"(\[rank\d+\]: *)?[\w.]+Error(:|$)")
+    errors = [line for line in lines if named.match(line) and "ChildFailed" not in line]
+    return ((errors or lines or [""])[-1] or f"it ended with status {status}")[:200]
+
+
+def start(command, ranks):
+    """Runs a program with its share of the threads; returns what its line of JSON says."""
+    share = str(max(o.threads // ranks, 1))
+    environment = {**os.environ, "OMP_NUM_THREADS": share, "MKL_NUM_THREADS": share, "DS_ACCELERATOR": "cpu"}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=o.seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"it took more than {o.seconds:g} s") from None
+    except OSError as error:
+        raise Failed(str(error)) from None
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"items"')]
+    if done.returncode != 0 or not lines:
+        raise Failed(reason_of(done.stderr, done.returncode))
+    return json.loads(lines[-1])
+
+
+def commands(name, comparison):
+    """dspp's command and the peer's."""
+    _, peer, stage, dtype, ranks, way = comparison
+    sizes = [text for key, value in workloads[name].items() for text in ("--" + key, str(value))]
+    program = str(o.programs / f"peers_zero{stage}_{dtype}")
+    ours = [program, *sizes, *(["--update"] if name == "E" else [])]
+    if way == "MPI":
+        ours = [o.mpirun, "-n", str(ranks), *ours]
+    elif ranks > 1:
+        ours += ["--ranks", str(ranks)]
+    theirs = [str(o.peers / peer[0]), *peer[1:], *sizes, "--dtype", dtype]
+    if ranks > 1:
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        return ours, [sys.executable, *launcher, *theirs]
+    return ours, [sys.executable, *theirs]
+
+
+def compare(name, comparison):
+    """Rounds of both; (figures, dspp's GEMM limit), or raises Failed."""
+    ours, theirs, ranks = [], [], comparison[4]
+    mine, others = commands(name, comparison)
+    for _ in range(o.rounds):
+        try:
+            ours.append(start(mine, ranks))
+        except Failed as failure:
+            raise Failed(f"dspp: {failure}") from None
+        theirs.append(start(others, ranks))
+        different = figures.difference(ours[-1], theirs[-1])
+        if different:
+            raise Failed(different)
+    limits = sorted(run.get("limit", 0) for run in ours)
+    return figures.compared(ours, theirs, unit_of(name)), limits[len(limits) // 2] or None
+
+
+def unit_of(name):
+    return "parameters/s" if name == "E" else "tokens/s"
+
+
+def ranks_of(comparison):
+    return "1" if comparison[4] == 1 else f"{comparison[4]} {comparison[5]}"
+
+
+def version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def machine():
+    model = "an unknown processor"
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    has = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+    versions = ", ".join(f"{package} {version(package)}" for package in ("torch", "deepspeed", "numpy"))
+    return (f"{os.cpu_count()} cores of {model} ({', '.join(has) or 'no AVX2'}), load {os.getloadavg()[0]:.1f} at the "
+            f"start; {o.threads} threads a run, all ranks together; {o.rounds} rounds; Python "
+            f"{platform.python_version()}, {versions}.")
+
+
+def main():
+    print(machine(), "\n", sep="")
+    print("| workload | peer | type | ranks | dspp /s | GEMM limit /s | peer /s | ratio | dspp MiB | peer MiB | ratio "
+          "| step spread, dspp | peer |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    rows, reasons = [], []
+    for name in o.workload:
+        for comparison in comparisons(name):
+            peer, _, stage, dtype, _, _ = comparison
+            if o.only not in f"{peer} {dtype}":
+                continue
+            ranks, unit = ranks_of(comparison), unit_of(name)
+            row = {"workload": name[0], "peer": peer, "dtype": dtype, "ranks": ranks, "stage": stage}
+            try:
+                by_unit, limit = compare(name, comparison)
+            except Failed as failure:
+                rows.append({**row, "ours": None, "theirs": None, "ratio": None, "unit": unit, "reason": str(failure)})
+                reasons.append(f"{name} {peer}, {dtype}, {ranks}: {failure}.")
+                by_unit, limit = dict.fromkeys((unit, "MiB", "% step spread"), (None, None, None)), None
+            else:
+                rows += [{**row, "ours": a, "theirs": b, "ratio": ratio, "unit": what}
+                         for what, (a, b, ratio) in by_unit.items()]
+            pace, memory, steps = (tuple(map(figures.shown, x)) for x in by_unit.values())
+            print("|", " | ".join([name[0], peer, dtype, ranks, pace[0], figures.shown(limit), *pace[1:], *memory,
+                                   *(x if x == "-" else x + " %" for x in steps[:2])]), "|", flush=True)
+    print("\n" + "".join(f"- {reason}\n" for reason in reasons) if reasons else "")
+    if o.json:
+        o.json.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
+        print(f"dspp: the figures are in {o.json}")
+    return 0 if any(row["ours"] for row in rows) else 1
+
+
+o = read_options()
+if o.targets:
+    print("\n".join(sorted({f"peers_zero{c[2]}_{c[3]}" for name in o.workload for c in comparisons(name)})))
+else:
+    sys.exit(main())
