@@ -72,6 +72,8 @@ std::string trace_lines(const Profiler& profiler, const NameOfParameter& name, i
 namespace detail {
 /// "matmul" of the signature that names dspp::kernels::Matmul<float, float>, "pointwise gelu" of a Pointwise<Gelu, ..>.
 std::string operation_named(std::string_view signature);
+/// "blocks.*.mlp" of "blocks.3.mlp": the parts that are numbers alone.
+std::string without_numbers(const std::string& layer);
 }  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------
