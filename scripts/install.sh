@@ -90,12 +90,9 @@ clang_links() {
   rm -f "$linked_program"
   return $linked
 }
-has_fuzzer() {
-  clang_links -fsanitize=fuzzer,address,undefined \
-    'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
-}
 has_sanitizers() {
-  clang_links -fsanitize=address,undefined 'int main() {}' && clang_links -fsanitize=thread 'int main() {}'
+  clang_links -fsanitize=address,undefined 'int main() {}' && clang_links -fsanitize=thread 'int main() {}' &&
+    clang_links -fsanitize=fuzzer 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
 }
 has_clang_openmp() { clang_links -fopenmp=libomp 'int omp_get_max_threads(); int main() {}'; }
 
@@ -122,13 +119,9 @@ provide_mpich_headers() {
   rm -rf "$unpacked"
   say "$outcome"
 }
-# provide_sanitizers: for clang++, which the presets asan and tsan take.
+# provide_sanitizers: for clang++, which the presets asan, tsan and clang take.
 provide_sanitizers() {
   provide required clang "clang++ 14 or later" has_clang
   provide required libclang-rt-dev "the sanitizers of clang++" has_sanitizers
   provide optional libomp-dev "OpenMP of clang++" has_clang_openmp
-}
-provide_clang() {
-  provide required clang "clang++ 14 or later" has_clang
-  provide optional libclang-rt-dev "libFuzzer, for the parsers" has_fuzzer
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: data parallelism in f64. 6 of its 24 policies are named here, counting Recompute.
-// labels: thread matrix compilers
+// labels: thread matrix
 #include <laws/one_rank_curves.hpp>
 
 using namespace dspp;

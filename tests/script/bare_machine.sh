@@ -3,8 +3,8 @@
 # bare_machine.sh <project> <suite> [label]...: the first commands on a bare machine. debootstrap makes a
 # minimal Debian of that suite (bookworm, trixie) in a temporary folder, the project's last commit is cloned into it, and
 # ./dspp train --seconds 5 and ./dspp test -L <label> (base where none is given; `all` for every test, `clang` for the preset
-# of that name without its fuzzer, whose sanitizer needs /proc) run there in a chroot with an empty environment and nothing
-# mounted; for `all`, whose tests look at processes and open files and start MPI, /proc and /sys are. Packages come from the
+# of that name, in parts) run there in a chroot with an empty environment and nothing mounted; for `clang`, whose sanitizers
+# need it, /proc is, and for `all`, whose tests look at processes and open files and start MPI, /sys too. Packages come from the
 # sources of this machine's apt.
 #
 # Needs root, debootstrap and git, and installs the latter two. If one is not available it exits with 1, or with 77 if
@@ -78,7 +78,10 @@ all_tests() {
 for label in "$@"; do
   case $label in
     all) all_tests ;;
-    clang) there ./dspp test --preset clang -L headers -L compile_fail -L odr -L package -L compilers ;;
+    clang)
+      mount_there proc &&
+        there ./dspp test --preset clang -L headers -L compile_fail -L odr -L package -L matrix
+      ;;
     *) there ./dspp test -L "$label" ;;
   esac ||
     { echo "dspp: ./dspp test ($label) failed on a bare Debian ($suite)." >&2; exit 1; }

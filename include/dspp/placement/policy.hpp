@@ -220,8 +220,7 @@ struct Canonical {
 
   static_assert(!std::is_same_v<Attention, CuDnn> || sizeof(typename Precision::Element) == 2,
                 "dspp: AttentionBy<CuDnn> needs Bf16 or F16, which cuDNN's attention is for, but the policy has "
-                "another precision. "
-                "Change one of them.");
+                "another precision. Change one of them.");
 
   using type = Strategy<ZeroStage, Precision, Gradient, Tensor, Pipeline, Context, Expert, Sequence, Inputs, Attention,
                         pick<Role::device, Cpu, M...>>;

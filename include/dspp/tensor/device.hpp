@@ -125,7 +125,7 @@ using Memory = typename D::Memory;
 
 /// Whether operations of D, or of the device that paper imitates, are done when their call returns.
 template <Device D>
-inline constexpr bool imitates_synchronous = D::synchronous&& D::Imitated::synchronous;
+inline constexpr bool imitates_synchronous = D::synchronous && D::Imitated::synchronous;
 
 /// The paper on which a program for D is planned.
 template <Device D>

@@ -13,14 +13,6 @@ constexpr void launch([[maybe_unused]] Memory<D>& memory, [[maybe_unused]] const
   if constexpr (D::real) D::template launch<Name>(memory, arguments...);
 }
 
-/// Tells a profiler that the kernel launched next reads or writes each of these tensors once.
-template <class First, class... Others>
-constexpr void note_moved(const First& first, const Others&... others) {
-  if constexpr (First::DeviceType::real)
-    if (Profiler* const profiler = first.memory().profiler())
-      profiler->count_bytes((first.bytes() + ... + others.bytes()));
-}
-
 /// The same for a kernel that returns a value: waits for it. On paper it returns `on_paper`.
 template <class Name, Device D, class Value, class... Arguments>
 constexpr Value ask([[maybe_unused]] Memory<D>& memory, Value on_paper,
@@ -29,6 +21,14 @@ constexpr Value ask([[maybe_unused]] Memory<D>& memory, Value on_paper,
     return D::template ask<Name>(memory, arguments...);
   else
     return on_paper;
+}
+
+/// Tells a profiler that the kernel launched next reads or writes each of these tensors once.
+template <class First, class... Others>
+constexpr void note_moved(const First& first, const Others&... others) {
+  if constexpr (First::DeviceType::real)
+    if (Profiler* const profiler = first.memory().profiler())
+      profiler->count_bytes((first.bytes() + ... + others.bytes()));
 }
 
 /// The kernel whose workspace is counted on paper: that of the device which D imitates.
