@@ -113,6 +113,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   outcome.validation_tokens = held_out.tokens;
   outcome.sample = sample_text(engine, job, *source);
   if (report) report->finish(outcome);
+  profile.write_trace(world.is_first());
 }
 
 /// Checks the job, then starts the ranks.

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -72,20 +73,60 @@ def reason_of(stderr, status):
     return ((errors or lines or [""])[-1] or f"it ended with status {status}")[:200]
 
 
+def below(process):
+    """The processes that this one started, and those that they did."""
+    children = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found = list(children.get(process, []))
+    for child in found:
+        found += children.get(child, [])
+    return found
+
+
+def end(process):
+    """Ends a run and its ranks, which torchrun starts in sessions of their own: else they go on beside the next run."""
+    ranks = below(process.pid)
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    for rank in {*ranks, *below(process.pid)}:
+        try:
+            os.kill(rank, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait()
+
+
 def start(command, ranks):
     """Runs a program with its share of the threads; returns what its line of JSON says."""
     share = str(max(o.threads // ranks, 1))
     environment = {**os.environ, "OMP_NUM_THREADS": share, "MKL_NUM_THREADS": share, "DS_ACCELERATOR": "cpu"}
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=o.seconds, check=False)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"it took more than {o.seconds:g} s") from None
+        run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
         raise Failed(str(error)) from None
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"items"')]
-    if done.returncode != 0 or not lines:
-        raise Failed(reason_of(done.stderr, done.returncode))
-    return json.loads(lines[-1])
+    try:
+        out, errors = run.communicate(timeout=o.seconds)
+    except subprocess.TimeoutExpired:
+        end(run)
+        raise Failed(f"it took more than {o.seconds:g} s") from None
+    except BaseException:
+        end(run)
+        raise
+    lines = [line for line in out.splitlines() if line.startswith('{"items"')]
+    if run.returncode != 0 or not lines:
+        raise Failed(reason_of(errors, run.returncode))
+    try:
+        return json.loads(lines[-1])
+    except json.JSONDecodeError:
+        raise Failed(f"its figures are no JSON: {lines[-1][:200]}") from None
 
 
 def commands(name, comparison):
@@ -150,33 +191,40 @@ def machine():
             f"{platform.python_version()}, {versions}.")
 
 
+def write(rows):
+    """After each comparison: a run of hours that is ended has what it measured."""
+    if o.json:
+        o.json.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
+
+
 def main():
+    asked = [(name, c) for name in o.workload for c in comparisons(name) if o.only in f"{c[0]} {c[3]}"]
+    if not asked:
+        sys.exit(f'dspp: bench peers needs a comparison whose peer and type contain "{o.only}", but {", ".join(o.workload)} '
+                 'has none. Leave it out, and the table names all.')
     print(machine(), "\n", sep="")
     print("| workload | peer | type | ranks | dspp /s | GEMM limit /s | peer /s | ratio | dspp MiB | peer MiB | ratio "
           "| step spread, dspp | peer |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     rows, reasons = [], []
-    for name in o.workload:
-        for comparison in comparisons(name):
-            peer, _, stage, dtype, _, _ = comparison
-            if o.only not in f"{peer} {dtype}":
-                continue
-            ranks, unit = ranks_of(comparison), unit_of(name)
-            row = {"workload": name[0], "peer": peer, "dtype": dtype, "ranks": ranks, "stage": stage}
-            try:
-                by_unit, limit = compare(name, comparison)
-            except Failed as failure:
-                rows.append({**row, "ours": None, "theirs": None, "ratio": None, "unit": unit, "reason": str(failure)})
-                reasons.append(f"{name} {peer}, {dtype}, {ranks}: {failure}.")
-                by_unit, limit = dict.fromkeys((unit, "MiB", "% step spread"), (None, None, None)), None
-            else:
-                rows += [{**row, "ours": a, "theirs": b, "ratio": ratio, "unit": what}
-                         for what, (a, b, ratio) in by_unit.items()]
-            pace, memory, steps = (tuple(map(figures.shown, x)) for x in by_unit.values())
-            print("|", " | ".join([name[0], peer, dtype, ranks, pace[0], figures.shown(limit), *pace[1:], *memory,
-                                   *(x if x == "-" else x + " %" for x in steps[:2])]), "|", flush=True)
+    for name, comparison in asked:
+        peer, _, stage, dtype, _, _ = comparison
+        ranks, unit = ranks_of(comparison), unit_of(name)
+        row = {"workload": name[0], "peer": peer, "dtype": dtype, "ranks": ranks, "stage": stage}
+        try:
+            by_unit, limit = compare(name, comparison)
+        except Failed as failure:
+            rows.append({**row, "ours": None, "theirs": None, "ratio": None, "unit": unit, "reason": str(failure)})
+            reasons.append(f"{name} {peer}, {dtype}, {ranks}: {failure}.")
+            by_unit, limit = dict.fromkeys((unit, "MiB", "% step spread"), (None, None, None)), None
+        else:
+            rows += [{**row, "ours": a, "theirs": b, "ratio": ratio, "unit": what}
+                     for what, (a, b, ratio) in by_unit.items()]
+        write(rows)
+        pace, memory, steps = (tuple(map(figures.shown, x)) for x in by_unit.values())
+        print("|", " | ".join([name[0], peer, dtype, ranks, pace[0], figures.shown(limit), *pace[1:], *memory,
+                               *(x if x == "-" else x + " %" for x in steps[:2])]), "|", flush=True)
     print("\n" + "".join(f"- {reason}\n" for reason in reasons) if reasons else "")
     if o.json:
-        o.json.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
         print(f"dspp: the figures are in {o.json}")
     return 0 if any(row["ours"] for row in rows) else 1
 

@@ -36,7 +36,7 @@ def difference(ours, theirs):
         return f"it trains {theirs['parameters']} parameters, dspp {ours['parameters']}"
     if ours["items"] != theirs["items"]:
         return f"its step has {theirs['items']} items, dspp's {ours['items']}"
-    if abs(ours["loss"] - theirs["loss"]) > 0.15:
+    if not abs(ours["loss"] - theirs["loss"]) <= 0.15:  # neither is NaN
         return f"its first loss is {theirs['loss']:.3f}, dspp's {ours['loss']:.3f}"
     return ""
 

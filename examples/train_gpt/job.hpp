@@ -182,6 +182,10 @@ inline void check_paths(const Job& job) {
       refuse(option, file, "is a pipe, a socket or a disk");
     if (access(exists ? file.c_str() : folder.c_str(), W_OK) != 0) refuse(option, file, "is protected");
   }
+  if (!job.trace.empty() &&
+      (fs::absolute(job.trace, error).lexically_normal() == fs::absolute(job.json, error).lexically_normal() ||
+       fs::equivalent(job.trace, job.json, error)))
+    refuse("--trace", job.trace, "is the file of --json");
   if (!job.save.empty()) {
     fs::path nearest = fs::absolute(job.save, error);
     while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();

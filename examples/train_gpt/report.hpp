@@ -116,7 +116,6 @@ class Report {
       std::printf("\n%s", dspp::table_of("bytes read per step by rank 0", traffic(o)).c_str());
     }
     if (!o.profile.empty()) std::printf("\n%s", o.profile.c_str());
-    if (!job_.trace.empty()) std::printf("\nthe timeline is in %s: ui.perfetto.dev shows it\n", job_.trace.c_str());
     std::printf("\nevery step is in %s\n", metrics_.path().c_str());
     std::fflush(stdout);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -21,24 +22,31 @@ class StepProfile {
   static constexpr std::size_t most_events = 200'000;
 
  public:
-  StepProfile(Engine& engine, const Job& job) : trace_(job.trace) {
+  StepProfile(Engine& engine, const Job& job) : prints_(job.profile), trace_(job.trace) {
     if constexpr (has_one)
       if (job.profile || !job.trace.empty()) profiling_.emplace(engine, job.trace.empty() ? 0 : most_events);
   }
 
-  /// Ends it: writes the timeline, and returns the table of this rank.
+  /// Ends it, and returns the table of this rank, if it is asked for.
   std::string finish() {
-    std::string table;
     if constexpr (has_one) {
-      if (!profiling_) return table;
-      table = profiling_->profile().table();
-      if (!trace_.empty()) profiling_->write_trace(trace_);
-      profiling_.reset();
+      if (profiling_) profiling_->stop();
+      if (prints_) return profiling_->profile().table();
     }
-    return table;
+    return {};
+  }
+
+  /// Writes the timeline, if it is asked for.
+  void write_trace(bool says_so) {
+    if constexpr (has_one) {
+      if (trace_.empty()) return;
+      profiling_->write_trace(trace_);
+      if (says_so) std::printf("the timeline is in %s: ui.perfetto.dev shows it\n", trace_.c_str());
+    }
   }
 
  private:
+  bool prints_;
   std::string trace_;
   std::conditional_t<has_one, std::optional<dspp::Profiling<Engine>>, std::monostate> profiling_;
 };

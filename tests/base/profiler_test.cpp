@@ -119,3 +119,28 @@ TEST_CASE("events are kept up to their number, in order, and the others are coun
 TEST_CASE("without a profiler a kernel tells nobody") {
   const ProfiledKernel profiled(nullptr, first_kernel, 3);
 }
+
+TEST_CASE("what an error kept from its launch is not counted to the next kernel") {
+  Profiler profiler;
+  const std::uint64_t range = profiler.begin_range("forward", "");
+  profiler.count_flops(5);
+  profiler.count_bytes(7);
+  profiler.end_range(range);
+  work(profiler, first_kernel);
+  CHECK(row_of(profiler, first_kernel, nullptr).flops == 0);
+  CHECK(row_of(profiler, first_kernel, nullptr).bytes == 0);
+}
+
+TEST_CASE("stopped, it ends its ranges and hears nothing more") {
+  Profiler profiler(10);
+  profiler.begin_range("forward", "");
+  work(profiler, first_kernel);
+  profiler.stop();
+  const std::int64_t elapsed = profiler.elapsed();
+  REQUIRE(profiler.events().size() == 2);
+  profiler.end_range(profiler.begin_range("backward", ""));
+  work(profiler, second_kernel);
+  profiler.stop();
+  CHECK(profiler.events().size() == 2);
+  CHECK(profiler.elapsed() == elapsed);
+}

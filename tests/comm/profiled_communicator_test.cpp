@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: thread
+#include <memory>
+
 #include <laws/communicator.hpp>
 #include <laws/random_program.hpp>
 #include <laws/worlds.hpp>
@@ -14,12 +16,12 @@ struct ProfiledWorld {
   template <class F>
   static void run(int ranks, F f) {
     ThreadsWorld::run(ranks, [&](auto& inner) {
-      Profiler profiler;
+      const auto profiler = std::make_shared<Profiler>();
       const Traffic before = inner.traffic();
       AnyCommunicator c(ProfiledCommunicator(AnyCommunicator(inner), profiler));
       f(c);
       Size bytes = 0;
-      for (const Profiler::Row& row : profiler.rows()) bytes += row.bytes;
+      for (const Profiler::Row& row : profiler->rows()) bytes += row.bytes;
       CHECK(bytes == (c.traffic() - before).total());
     });
   }
@@ -34,8 +36,9 @@ TEST_CASE("a ProfiledCommunicator obeys the laws of a communicator, and tells th
 
 TEST_CASE("what is waited for late is told at the wait, and a dropped operation completes") {
   ThreadsWorld::run(2, [](Threads& inner) {
-    Profiler profiler(100);
-    ProfiledCommunicator c(AnyCommunicator(inner), profiler);
+    const auto kept = std::make_shared<Profiler>(100);
+    const Profiler& profiler = *kept;
+    ProfiledCommunicator c(AnyCommunicator(inner), kept);
     std::vector<float> x(100, 1), y(100, 2), z(200);
     {
       Pending<> first = c.start_all_reduce(buffer(x.data(), 100), Purpose::gradient);
@@ -50,5 +53,27 @@ TEST_CASE("what is waited for late is told at the wait, and a dropped operation 
     CHECK(profiler.events().size() == 5);  // the wait in a drop is not timed
     CHECK(std::string(profiler.rows()[2].purpose) == "parameter");
     CHECK(profiler.rows()[2].bytes == 400);
+  });
+}
+
+TEST_CASE("an operation outlives the communicator that began it, and what comes after the profile is not told") {
+  ThreadsWorld::run(2, [](Threads& inner) {
+    auto profiler = std::make_shared<Profiler>(100);
+    std::vector<float> x(100, 1), y(100, 1);
+    Pending<> waited, dropped;
+    {
+      ProfiledCommunicator c(AnyCommunicator(inner), profiler);
+      waited = c.start_all_reduce(buffer(x.data(), 100), Purpose::gradient);
+      dropped = c.start_all_reduce(buffer(y.data(), 100), Purpose::gradient);
+    }
+    profiler->stop();
+    const std::int64_t elapsed = profiler->elapsed();
+    const std::size_t told = profiler->events().size();
+    waited.wait();
+    dropped = Pending<>();
+    CHECK(x[99] == 2);
+    CHECK(y[99] == 2);
+    CHECK(profiler->events().size() == told);
+    CHECK(profiler->elapsed() == elapsed);
   });
 }

@@ -3,7 +3,9 @@
 // labels: thread
 #include <doctest/doctest.h>
 
+#include <array>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -33,11 +35,13 @@ struct Job {
       : world(of), engine(of, Model(small_gpt(0.1)), AdamW{.lr = 1e-2}, sizes(), {.bucket_bytes = 8000}) {}
 
   static BatchSizes sizes() { return {.micro_batch = rows, .sequence = sequence}; }
-  double step() {
+  auto batch() {
     const Size first = world.data_rank() * rows;
-    const auto batch = batch_of(world.memory(), 24 * begun++, first, rows, sequence / P::cp, vocabulary,
-                                sequence / P::cp * world.cp_rank());
-    const StepReport report = engine.train_batch(batch);
+    return batch_of(world.memory(), 24 * begun++, first, rows, sequence / P::cp, vocabulary,
+                    sequence / P::cp * world.cp_rank());
+  }
+  double step() {
+    const StepReport report = engine.train_batch(batch());
     return report.loss;
   }
 };
@@ -156,6 +160,44 @@ TEST_CASE("a profile ends with its scope, also by an exception, and with a colle
     job.step();
     CHECK(again.profile().steps == 1);
   });
+}
+
+TEST_CASE("stopped, a profile keeps what it timed, and its trace can be written later") {
+  using P = Policy<Zero<2>>;
+  const Folder folder;
+  const std::string path = (folder.path / "trace.json").string();
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [&](World<P>& world) {
+    Job<P> job(world);
+    auto profiling = job.engine.profile(10);
+    job.step();
+    profiling.stop();
+    const std::string table = profiling.profile().table();
+    CHECK(world.memory().profiler() == nullptr);
+    job.step();
+    CHECK(profiling.profile().table() == table);
+    CHECK(profiling.profile().rank == world.host().rank());
+    profiling.stop();
+    profiling.write_trace(path);
+  });
+  CHECK(read_file(path).find("rank 1, the first 10 events") != std::string::npos);
+}
+
+TEST_CASE("collectives that another engine of the world began under a profile end after it, with the same bits") {
+  using P = Policy<Zero<2>>;
+  std::array<double, 2> losses{};
+  for (const bool profiled : {false, true})
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [&](World<P>& world) {
+      Job<P> job(world), other(world);
+      {
+        std::optional<Profiling<Job<P>::E>> profiling;
+        if (profiled) profiling.emplace(job.engine);
+        other.engine.backward(other.engine.forward(other.batch()));
+      }
+      other.engine.step();
+      const double loss = other.step();
+      if (world.is_first()) losses[profiled] = loss;
+    });
+  CHECK(losses[0] == losses[1]);
 }
 
 TEST_CASE("a trace in a folder that does not exist is an error of all ranks") {

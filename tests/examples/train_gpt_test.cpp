@@ -71,6 +71,7 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--json nothing", "is a folder"},
       {"--json --save", "'--save' follows it"},
       {"--trace nothing", "is a folder"},
+      {"--json same.json --trace ./same.json", "is the file of --json"},
       {"--profile=all", "--profile needs no value, but got 'all'. Write --profile."},
       {"--save text.txt/below", "leads through a file"},
       {"--save text.txt", "leads through a file"},
@@ -241,9 +242,19 @@ TEST_CASE("--profile prints a table of the steps, and --trace writes their timel
   CHECK(result.out.find("  . blocks.*") != std::string::npos);
   const JsonTree trace = json_tree(job.folder.read("trace.json"), "a trace");
   CHECK(trace.find("traceEvents")->items.size() > 100);
-  const Result plain = job.train("--steps 3 --ranks 2");
+  const Result plain = job.train("--steps 3 --ranks 2 --trace trace.json");
   CHECK(plain.out.find("a step of rank 0") == std::string::npos);
+  CHECK(plain.out.find("the timeline is in trace.json: ui.perfetto.dev shows it") != std::string::npos);
   CHECK(validation_line(plain) == validation_line(result));
+}
+
+TEST_CASE("a timeline that cannot be written costs neither the checkpoint nor the report") {
+  const Job job;
+  const Result result = job.train("--steps 3 --save checkpoints --json result.json --trace /dev/full");
+  CHECK(result.status == 2);
+  CHECK(result.err.find("/dev/full") != std::string::npos);
+  CHECK(io::CheckpointFolder{job.folder.file("checkpoints")}.tags() == std::vector<std::string>{"step_00000003"});
+  CHECK(json_tree(job.folder.read("result.json"), "a result").find("validation_loss") != nullptr);
 }
 
 TEST_CASE("the last two checkpoints are kept, and saving is not part of the comparison with the plan") {

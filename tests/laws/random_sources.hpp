@@ -281,17 +281,25 @@ std::string order_fault(const DrawnData& data, bool buckets, TakenBy taken_by) {
   const DrawnWorld alone{.micro_batch = data.looked_at / 3 + 1};
   const TakenSamples one = taken_by(alone, buckets ? data.looked_at : 4, data::BatchConfig{});
   if (!one.fault.empty()) return "on one rank: " + one.fault;
+  // A blend has no end, and its batches no padding.
+  const auto misses = [&](const TakenSamples& taken, Size samples) {
+    return !buckets && std::ssize(taken.all()) != samples;
+  };
+  if (misses(one, 4 * alone.micro_batch)) return "on one rank: samples are missing";
   if (std::string fault = buckets ? bucket_fault(data, one.steps) : blend_fault(data, one.all()); !fault.empty())
     return fault;
   const TakenSamples before = taken_by(first, data.stop, data::BatchConfig{});
   if (!before.fault.empty()) return before.fault;
+  if (misses(before, data.stop * global(first))) return "samples are missing";
   if (before.digest != one.digest) return "another digest of the data";
   if (!is_prefix(one.all(), before.all())) return "another order than on one rank";
   data::BatchConfig config{.data_digest = before.digest};
   (data.by_step ? config.first_step : config.first_sample) = data.by_step ? data.stop : before.next;
   const Size seen = std::ssize(before.all()), rest = std::max<Size>(0, std::ssize(one.all()) - seen);
-  const TakenSamples after = taken_by(second, buckets ? data.looked_at - data.stop : rest / global(second) + 1, config);
+  const Size steps = buckets ? data.looked_at - data.stop : rest / global(second) + 1;
+  const TakenSamples after = taken_by(second, steps, config);
   if (!after.fault.empty()) return after.fault;
+  if (misses(after, steps * global(second))) return "samples are missing where a run was resumed";
   TakenSamples both = before;
   both.steps.insert(both.steps.end(), after.steps.begin(), after.steps.end());
   if (buckets && (both.steps != one.steps || after.next != one.next))

@@ -22,6 +22,9 @@ struct LayerNormVjp;
 
 namespace {
 
+template <class T>
+struct Unnamed;
+
 const int qkv[2] = {}, head = 0;
 
 const NameOfParameter name_of_parameter = [](const void* parameter) -> std::string {
@@ -58,6 +61,11 @@ TEST_CASE("an operation has the name of its kernel, or of the function that a po
   CHECK(operation_named(signature_of<LayerNormVjp<float, double>>()) == "layer_norm_vjp");
   CHECK(operation_named(signature_of<Pointwise<GeluTanh, float>>()) == "gelu_tanh");
   CHECK(operation_named(signature_of<Pointwise<Vjp<GeluTanh>, float>>()) == "gelu_tanh_vjp");
+  CHECK(operation_named(signature_of<Unnamed<float>>()) == "unnamed");
+  CHECK(operation_named(signature_of<Pointwise<Unnamed<float>, float>>()) == "unnamed");
+  for (const char* of_clang :
+       {"[T = (anonymous namespace)::Unnamed<float>]", "[T = user::(anonymous namespace)::Unnamed]"})
+    CHECK(operation_named(of_clang) == "unnamed");
 }
 
 TEST_CASE("rows have pass, layer and operation; merged, layers whose numbers differ are one") {
@@ -133,5 +141,15 @@ TEST_CASE("the JSON of a profile and its timeline are read back") {
   CHECK(lines.find(R"("name":"matmul","cat":"kernel","args":{"layer":"blocks.1.qkv"})") != std::string::npos);
   CHECK(lines.find(R"("name":"forward blocks.0","cat":"range")") != std::string::npos);
   CHECK(lines.find(R"("name":"all_reduce gradient","cat":"collective")") != std::string::npos);
-  CHECK(lines.find(R"("tid":3)") != std::string::npos);
+  CHECK(lines.find(R"("tid":3,"args":{"name":"rank 3"})") != std::string::npos);
+}
+
+TEST_CASE("the lane of a rank says that events were not kept, and a table whose it is") {
+  Profiler profiler(3);
+  tell(profiler);
+  CHECK(trace_lines(profiler, name_of_parameter, 3).find(R"({"name":"rank 3, the first 3 events"})") !=
+        std::string::npos);
+  Profile profile = profile_of(profiler, name_of_parameter, 1);
+  profile.rank = 3;
+  CHECK(profile.table().find("  a step of rank 3 ") == 0);
 }

@@ -78,6 +78,8 @@ what_is_said '  print("not JSON")' 'it ended with status 0.'
 run='print("{\"items\": 1200, \"seconds\": [1], \"resident_mib\": 1, \"loss\": 5.5, \"parameters\": 7}"'
 what_is_said "  $run.replace('7', '8'))" 'it trains 8 parameters, dspp 7.'
 what_is_said "  $run.replace('1200', '600'))" "its step has 600 items, dspp's 1200."
+what_is_said "  $run.replace('5.5', 'NaN'))" "its first loss is nan, dspp's 5.500."
+what_is_said "  $run.replace('5.5', '.5'))" 'its figures are no JSON: {"items": 1200'
 what_is_said "  $run.replace('5.5', '5.9'))" "its first loss is 5.900, dspp's 5.500."
 
 : >"$work/calls"
@@ -85,6 +87,16 @@ drive --seconds 0.5 --only 'compile f32' A; exits 1
 prints "its first loss is 5.900"
 echo 'import time; time.sleep(9)' >"$work/pytorch_train.py"
 drive --seconds 0.5 --only 'eager f32' A; exits 1; prints 'it took more than 0.5 s.'
+# What a run started ends with it, also what has a session of its own and hears no signal.
+cat >"$work/pytorch_train.py" <<PROGRAM
+import subprocess, time
+subprocess.Popen(["sh", "-c", "trap '' TERM; echo \$\$ >$work/rank; sleep 60; :"], start_new_session=True)
+time.sleep(60)
+PROGRAM
+drive --seconds 2 --only 'eager f32' A; exits 1; prints 'it took more than 2 s.'
+if grep -q '^State:[[:space:]]*[DRSTt]' "/proc/$(cat "$work/rank")/status" 2>/dev/null; then fails 'leaves a rank running that took too long'; fi
+drive --only 'eager f23' A; exits 1
+prints 'dspp: bench peers needs a comparison whose peer and type contain "eager f23", but A has none.'
 rm "$work/peers_zero0_f32"
 drive --only 'eager f32' A; exits 1; prints 'PyTorch eager, f32, 1: dspp: [Errno 2] No such file'
 

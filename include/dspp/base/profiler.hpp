@@ -81,6 +81,11 @@ class Profiler {
   /// Nanoseconds since the profile began.
   std::int64_t now() const;
 
+  /// What begins later is not heard. Not within a work.
+  void stop();
+  /// Nanoseconds from its beginning to stop(), or to now.
+  std::int64_t elapsed() const { return stopped_ ? length_ : now(); }
+
  private:
   using Key = std::tuple<Kind, int, const void*, const char*, const char*>;
   struct Open {
@@ -111,6 +116,8 @@ class Profiler {
   int working_ = -1;  // the row of the work under way
   std::int64_t begun_ = 0;
   int depth_ = 0;  // work within work belongs to the outer one
+  bool stopped_ = false;
+  std::int64_t length_ = 0;
 };
 
 /// A kernel, to a profiler that may be null. `bytes` are those that nothing else tells.
@@ -166,6 +173,7 @@ DSPP_INLINE int Profiler::row_of(const Row& row) {
 }
 
 DSPP_INLINE std::uint64_t Profiler::begin_range(std::string_view what, std::string_view name) {
+  if (stopped_) return ++numbers_;
   const auto [place, is_new] =
       range_numbers_.try_emplace(Range{std::string(what), std::string(name)}, static_cast<int>(ranges_.size()));
   if (is_new) ranges_.push_back(place->first);
@@ -181,9 +189,18 @@ DSPP_INLINE void Profiler::end_range(std::uint64_t range) noexcept {
     open_.pop_back();
   }
   end_operation();
+  flops_ = 0, bytes_ = 0;  // of a kernel that an error kept from its launch
+}
+
+DSPP_INLINE void Profiler::stop() {
+  if (stopped_) return;
+  end_range(0);  // all
+  length_ = now();
+  stopped_ = true;
 }
 
 DSPP_INLINE void Profiler::begin(Row row) {
+  if (stopped_) return;
   if (depth_ > 0) {
     ++depth_;
     return;
@@ -199,6 +216,7 @@ DSPP_INLINE void Profiler::begin(Row row) {
 }
 
 DSPP_INLINE void Profiler::end(Size bytes, bool is_call) noexcept {
+  if (stopped_) return;
   if (--depth_ > 0) return;
   rows_[static_cast<std::size_t>(working_)].bytes += bytes;
   note(working_, begun_, now(), is_call);

@@ -264,15 +264,15 @@ DSPP_INLINE Text read_text(const TextFiles& source) {
   require(source.held_out >= 0 && source.held_out < 1,
           "dspp: TextFiles needs held_out in [0, 1), but it is not. Give a share such as 0.1.");
   Text text;
+  Size held_out = 0;
   or_out_of_memory("TextFiles", [&] {
     if (detail::kind_of_text(source.path) == detail::TextKind::folder)
       detail::read_folder(source.path, text);
     else
       detail::read_single_file(source.path, text);
+    text.bytes.shrink_to_fit();
+    if (source.split == TextSplit::blocks) held_out = detail::hold_out_blocks(text.bytes, source.held_out);
   });
-  text.bytes.shrink_to_fit();
-  Size held_out = 0;
-  if (source.split == TextSplit::blocks) held_out = detail::hold_out_blocks(text.bytes, source.held_out);
   if (held_out == 0) held_out = static_cast<Size>(static_cast<double>(text.bytes.size()) * source.held_out);
   text.training_bytes = std::ssize(text.bytes) - held_out;
   return text;

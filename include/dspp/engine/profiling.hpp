@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,8 +31,8 @@ namespace dspp {
 template <class P>
 RateLimits measured_limits(World<P>& world);
 
-/// While it lives, it times every kernel, copy and collective of an engine's rank; see Engine::profile. The engine's
-/// results are the same bits.
+/// Until it is stopped or gone, it times every kernel, copy and collective of an engine's rank; see Engine::profile. The
+/// engine's results are the same bits. The engine outlives it.
 ///
 /// Cost     measured_limits once; two reads of a clock for each kernel
 /// Memory   of the host: a row for each operation of each layer, 24 bytes an event
@@ -49,12 +50,14 @@ class Profiling {
   explicit Profiling(E& engine, std::size_t most_events = 0);
   Profiling(const Profiling&) = delete;
   Profiling& operator=(const Profiling&) = delete;
-  ~Profiling();
+  ~Profiling() { stop(); }
 
+  /// Ends it; what it timed stays. Call on every rank.
+  void stop();
   /// This rank's, over the steps since it began.
   Profile profile();
-  /// Writes the events of all ranks, a lane each, in Chrome's trace format: ui.perfetto.dev shows it. Call on every
-  /// rank; the first one writes.
+  /// Writes the events of all ranks, a lane each, in Chrome's trace format: ui.perfetto.dev shows it. A lane of which
+  /// not all events were kept says so in its name. Call on every rank; the first one writes.
   ///
   /// Throws   Error(file)
   void write_trace(const std::string& path);
@@ -70,8 +73,9 @@ class Profiling {
   E& engine_;
   RateLimits limits_;
   Size first_step_;
-  Profiler profiler_;
-  std::vector<AnyCommunicator> plain_;  // the groups without a profiler
+  std::shared_ptr<Profiler> profiler_;
+  std::vector<AnyCommunicator> plain_;  // the groups without a profiler; none: stopped
+  Size steps_ = 0;                      // when it was stopped
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -132,7 +136,7 @@ Profiling<E>::Profiling(E& engine, std::size_t most_events)
     : engine_(without_profile(engine)),
       limits_(measured_limits(engine.world())),
       first_step_(engine.steps() + engine.skipped_steps()),
-      profiler_(most_events) {
+      profiler_(std::make_shared<Profiler>(most_events)) {
   engine.replicas().complete_all();
   std::vector<AnyCommunicator> profiled;
   for_each_group([&](const AnyCommunicator& group) {
@@ -140,11 +144,12 @@ Profiling<E>::Profiling(E& engine, std::size_t most_events)
     profiled.emplace_back(ProfiledCommunicator(group, profiler_));
   });
   exchange_groups(profiled);
-  engine.world().memory().set_profiler(&profiler_);
+  engine.world().memory().set_profiler(profiler_.get());
 }
 
 template <class E>
-Profiling<E>::~Profiling() {
+void Profiling<E>::stop() {
+  if (plain_.empty()) return;
   engine_.world().memory().set_profiler(nullptr);
   try {
     engine_.replicas().complete_all();
@@ -152,6 +157,9 @@ Profiling<E>::~Profiling() {
     engine_.replicas().abandon();
   }
   exchange_groups(plain_);
+  plain_.clear();
+  steps_ = engine_.steps() + engine_.skipped_steps();
+  profiler_->stop();
 }
 
 template <class E>
@@ -186,14 +194,16 @@ NameOfParameter Profiling<E>::names() const {
 
 template <class E>
 Profile Profiling<E>::profile() {
-  const Size steps = engine_.steps() + engine_.skipped_steps() - first_step_;
-  return profile_of(profiler_, names(), steps, limits_);
+  const Size steps = plain_.empty() ? steps_ : engine_.steps() + engine_.skipped_steps();
+  Profile profile = profile_of(*profiler_, names(), steps - first_step_, limits_);
+  profile.rank = engine_.world().host().rank();
+  return profile;
 }
 
 template <class E>
 void Profiling<E>::write_trace(const std::string& path) {
   auto& ranks = engine_.world().host();
-  const std::string own = trace_lines(profiler_, names(), ranks.rank());
+  const std::string own = trace_lines(*profiler_, names(), ranks.rank());
   std::string all = "{\"traceEvents\":[\n";
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const std::string lines = detail::text_of(ranks, own, rank);

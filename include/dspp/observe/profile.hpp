@@ -49,6 +49,7 @@ struct Profile {
   double seconds = 0;              ///< of all, from the beginning of the profile
   Size steps = 0;
   RateLimits limits{};
+  int rank = 0;
 
   /// The rows with the digits of layers' names as one: "blocks.*".
   Profile merged() const;
@@ -66,7 +67,8 @@ struct Profile {
 Profile profile_of(const Profiler& profiler, const NameOfParameter& name, Size steps, const RateLimits& limits = {});
 
 /// The rank's kept events, a line each, as objects of a list `traceEvents`: Chrome's trace format, which
-/// ui.perfetto.dev shows. `offset`: nanoseconds, added to each time. Each line ends with a comma.
+/// ui.perfetto.dev shows. `offset`: nanoseconds, added to each time. Each line ends with a comma. The name of the rank's
+/// lane says if events were not kept.
 std::string trace_lines(const Profiler& profiler, const NameOfParameter& name, int rank, std::int64_t offset = 0);
 
 namespace detail {
@@ -97,6 +99,9 @@ DSPP_INLINE std::string in_snake_case(std::string_view name) {
 
 /// The name after the namespaces that `text` begins with, without what follows it.
 DSPP_INLINE std::string_view plain_name(std::string_view text) {
+  constexpr std::string_view unnamed = "(anonymous namespace)::";  // as clang++ writes it
+  if (const auto at = text.find(unnamed); at != std::string_view::npos && at < text.find_first_of("<,>];&"))
+    text.remove_prefix(at + unnamed.size());
   const auto end = text.find_first_of("<,>];& ");
   text = text.substr(0, end);
   const auto scope = text.rfind("::");
@@ -209,7 +214,7 @@ DSPP_INLINE double Profile::seconds_in_work() const {
 DSPP_INLINE std::string Profile::table() const {
   const Profile all = merged();
   const double per_step = 1e3 / static_cast<double>(std::max<Size>(steps, 1)), whole = std::max(seconds, 1e-12);
-  Table lines({"a step of rank 0", "calls", "ms", "share", "GFLOP/s", "GB/s", "of limit"});
+  Table lines({"a step of rank " + std::to_string(rank), "calls", "ms", "share", "GFLOP/s", "GB/s", "of limit"});
   const auto line = [&](const std::string& name, double time, const ProfileRow* row) {
     const auto rate = [&](double amount) {
       return amount > 0 && time > 0 ? detail::fixed(amount / time * 1e-9, 1) : "";
@@ -264,6 +269,7 @@ DSPP_INLINE JsonObject Profile::json() const {
                        .add("share_of_limit", row.share_of(limits))
                        .text());
   return JsonObject()
+      .add("rank", rank)
       .add("steps", steps)
       .add("seconds", seconds)
       .add("limit_flops_per_second", limits.flops)
@@ -273,7 +279,7 @@ DSPP_INLINE JsonObject Profile::json() const {
 
 DSPP_INLINE Profile profile_of(const Profiler& profiler, const NameOfParameter& name, Size steps,
                                const RateLimits& limits) {
-  Profile profile{.seconds = static_cast<double>(profiler.now()) * 1e-9, .steps = steps, .limits = limits};
+  Profile profile{.seconds = static_cast<double>(profiler.elapsed()) * 1e-9, .steps = steps, .limits = limits};
   for (const Profiler::Row& row : profiler.rows())
     if (row.kind != Profiler::Kind::range && row.calls > 0)
       profile.rows.push_back(detail::named_row(profiler, row, name));
@@ -284,8 +290,10 @@ DSPP_INLINE Profile profile_of(const Profiler& profiler, const NameOfParameter& 
 DSPP_INLINE std::string trace_lines(const Profiler& profiler, const NameOfParameter& name, int rank,
                                     std::int64_t offset) {
   const std::string lane = std::to_string(rank);
+  std::string kept;
+  if (profiler.lost_events() > 0) kept = ", the first " + std::to_string(profiler.events().size()) + " events";
   std::string text =
-      R"({"ph":"M","name":"thread_name","pid":0,"tid":)" + lane + R"(,"args":{"name":"rank )" + lane + "\"}},\n";
+      R"({"ph":"M","name":"thread_name","pid":0,"tid":)" + lane + R"(,"args":{"name":"rank )" + lane + kept + "\"}},\n";
   std::vector<std::string> heads;  // of each row
   for (const Profiler::Row& row : profiler.rows()) {
     JsonObject object;

@@ -2,6 +2,8 @@
 /// An optimizer's update of a range of parameters.
 #pragma once
 
+#include <type_traits>
+
 #include <dspp/ops/cpu/update.hpp>
 
 namespace dspp {
@@ -16,6 +18,10 @@ constexpr Size moved_bytes(const FlatRange<T, G, S>& range) {
       static_cast<Size>(sizeof(G)) + (range.master != nullptr ? 1 : 2) * static_cast<Size>(sizeof(T));
   return range.count * (of_values + 2 * of_state * static_cast<Size>(sizeof(S)));
 }
+/// Whether StepScalars of the host let an update be.
+constexpr bool updates(const double* step) {
+  return step == nullptr || step[StepScalars::verdict] == static_cast<double>(StepVerdict::update);
+}
 }  // namespace detail
 
 /// Updates ranges by an optimizer's rule: `ranges(f)` calls f(range, RangeSettings) for each FlatRange<T, G, S>, and is
@@ -26,8 +32,8 @@ constexpr Size moved_bytes(const FlatRange<T, G, S>& range) {
 template <class T, class G, class S, class D, class O, class Ranges>
 constexpr void update_ranges(Memory<D>& memory, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
                              const double* step = nullptr) {
-  if constexpr (D::real)
-    if (Profiler* const profiler = memory.profiler())
+  if constexpr (std::is_same_v<D, Cpu>)
+    if (Profiler* const profiler = detail::updates(step) ? memory.profiler() : nullptr)
       ranges([&](const FlatRange<T, G, S>& range, const auto&) { profiler->count_bytes(detail::moved_bytes(range)); });
   launch<kernels::Update<O, T, G, S>, D>(memory, optimizer, ranges, scalars, step);
 }

@@ -33,7 +33,8 @@ struct Cpu {
 
   /// y[i] = value for i < count.
   template <class T>
-  static void fill(Pool&, T* y, Size count, T value) {
+  static void fill(Pool& pool, T* y, Size count, T value) {
+    const ProfiledKernel profiled(pool.profiler(), "fill", count * static_cast<Size>(sizeof(T)));
     std::fill_n(y, count, value);
   }
   static void zero(Pool& pool, std::byte* to, Size bytes) {
