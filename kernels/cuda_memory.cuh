@@ -162,9 +162,17 @@ DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Siz
 }
 
 DSPP_CUDA_INLINE Storage<Pool> CudaMemory::new_pinned(Size bytes) {
-  if (Storage<Pool> buffer = pinned_.take(bytes, "from_host")) return buffer;
-  synchronize();
-  return pinned_.take(bytes, "from_host");
+  return pinned_buffer(bytes, "from_host");
+}
+
+DSPP_CUDA_INLINE Storage<Pool> CudaMemory::pinned_buffer(Size bytes, const char* who) {
+  try {
+    if (Storage<Pool> buffer = pinned_.take(bytes, who)) return buffer;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+  }
+  synchronize();  // after it the buffers of copies are free; and if an earlier call failed, it says so
+  return pinned_.take(bytes, who);
 }
 
 DSPP_CUDA_INLINE void CudaMemory::from_pinned(std::byte* to, Storage<Pool> from, Size bytes) {
@@ -182,11 +190,7 @@ DSPP_CUDA_INLINE Storage<Pool> CudaMemory::to_pinned(const std::byte* from, Size
   const gpu::Work work{"to_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   const Size fault_at = round_up(bytes, block_alignment);
-  Storage<Pool> buffer = pinned_.take(fault_at + Size{sizeof(CudaFault)}, "to_host");
-  if (!buffer) {
-    synchronize();
-    buffer = pinned_.take(fault_at + Size{sizeof(CudaFault)}, "to_host");
-  }
+  Storage<Pool> buffer = pinned_buffer(fault_at + Size{sizeof(CudaFault)}, "to_host");
   try {
     if (bytes > 0)
       gpu::check_issued(
@@ -257,7 +261,6 @@ DSPP_CUDA_INLINE void CudaMemory::watch(CudaWatcher* watcher) {
 }
 
 DSPP_CUDA_INLINE void CudaMemory::free_later() noexcept {
-  pinned_.source().free_later();
   if (later_.empty() || !watcher_->is_idle()) return;
   for (std::byte* data : later_) {
     watcher_->giving(data);

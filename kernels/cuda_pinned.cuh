@@ -13,32 +13,46 @@
 namespace dspp {
 
 DSPP_CUDA_INLINE std::byte* PinnedMemory::take(Size bytes) noexcept {
+  if (const auto kept = kept_.find(bytes); kept != kept_.end() && !kept->second.empty()) {
+    std::byte* const data = kept->second.back();
+    kept->second.pop_back();
+    return data;
+  }
+  free_kept(most_ - bytes);
   void* memory = nullptr;
-  if (cudaMallocHost(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) return static_cast<std::byte*>(memory);
-  cudaGetLastError();  // else a later call would give it again
+  for (const bool again : {false, true}) {
+    if (cudaMallocHost(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) {
+      held_ += bytes;
+      return static_cast<std::byte*>(memory);
+    }
+    cudaGetLastError();  // else a later call would give it again
+    if (!again) free_kept(0);
+  }
   return nullptr;
 }
 
 DSPP_CUDA_INLINE PinnedMemory::~PinnedMemory() {
   watcher_ = nullptr;
-  free_later();
+  free_kept(0);
 }
 
-DSPP_CUDA_INLINE void PinnedMemory::give(std::byte* data, Size) noexcept {
-  if (watcher_ != nullptr && !watcher_->is_idle()) {
-    try {
-      return later_.push_back(data);
-    } catch (...) {
-      watcher_->become_idle();
-    }
+DSPP_CUDA_INLINE void PinnedMemory::give(std::byte* data, Size bytes) noexcept {
+  try {
+    return kept_[bytes].push_back(data);
+  } catch (...) {
+    if (watcher_ != nullptr) watcher_->become_idle();
   }
   cudaFreeHost(data);
+  held_ -= bytes;
 }
 
-DSPP_CUDA_INLINE void PinnedMemory::free_later() noexcept {
-  if (later_.empty() || (watcher_ != nullptr && !watcher_->is_idle())) return;
-  for (std::byte* data : later_) cudaFreeHost(data);
-  later_.clear();
+DSPP_CUDA_INLINE void PinnedMemory::free_kept(Size down_to) noexcept {
+  if (watcher_ != nullptr && !watcher_->is_idle()) return;
+  for (auto largest = kept_.rbegin(); largest != kept_.rend(); ++largest)
+    for (; held_ > down_to && !largest->second.empty(); largest->second.pop_back()) {
+      cudaFreeHost(largest->second.back());
+      held_ -= largest->first;
+    }
 }
 
 DSPP_CUDA_INLINE void PinnedMemory::fill(std::byte* data, Size bytes, unsigned char value) noexcept {

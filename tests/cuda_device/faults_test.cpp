@@ -100,7 +100,8 @@ Run train_once(int part = opening, int n = 0, bool is_late = false) {
 /// "dspp: layer_norm [rows 4, columns 8; rank 0 on GPU 0] needs a GPU that runs it, but CUDA gives '...'. ...",
 /// or the Pool's map of a use of memory.
 bool names_operation(const std::string& sentence) {
-  if (sentence.rfind("dspp: a Pool needs ", 0) == 0) return sentence.find(" more for ") != std::string::npos;
+  if (sentence.rfind("dspp: a Pool needs ", 0) == 0)
+    return sentence.find(" in use and the machine gives no more. ") != std::string::npos;
   if (sentence.rfind("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '", 0) == 0)
     return sentence.find("' to rank 0. ") != std::string::npos;
   return sentence.rfind("dspp: ", 0) == 0 && sentence.find(" [rows ") > 6 &&

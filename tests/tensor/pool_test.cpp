@@ -122,6 +122,21 @@ TEST_CASE("beyond the limit a Pool throws a map of the memory, and is otherwise 
   CHECK(pool.live() == 1024);
 }
 
+TEST_CASE("where the machine gives no more, the limit is not blamed") {
+  struct Empty final : MemorySource {
+    std::byte* take(Size) noexcept override { return nullptr; }
+    void give(std::byte*, Size) noexcept override {}
+    void fill(std::byte*, Size, unsigned char) noexcept override {}
+  } empty;
+  for (const Size limit : {Size{0}, Size{1024}}) {
+    Pool pool(limit, &empty);
+    const std::string map = message_of([&] { Handle a(pool, 512, Category::gradients, "dW"); });
+    CHECK(
+        map.starts_with("dspp: a Pool needs 512 B more for gradients (dW), but 0 B are in use and the machine gives "
+                        "no more. Lower the largest below.\n"));
+  }
+}
+
 TEST_CASE("kept blocks are released to stay under the limit") {
   Pool pool(1024);
   { Handle a(pool, 640, Category::activations, "a"); }

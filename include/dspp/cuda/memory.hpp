@@ -45,7 +45,8 @@ class CudaWatcher {
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
 /// (kernels/blas.cuh) and CUDA's context take, and what measures a product for a moment, is not counted. Copies from
 /// the host go through pinned memory (pinned.hpp), and so do those to it of at most PinnedCopies::piece_bytes: the host
-/// waits for what it reads, and for nothing that it writes, unless 32 MiB of copies are under way.
+/// waits for what it reads, and for nothing that it writes, unless 32 MiB of copies are under way, or those before had
+/// other sizes and no room is left for this one.
 ///
 /// Throws   Error(usage) where CUDA opens no GPU, or one for which the program has no kernels; Error(state) with CUDA's
 ///          word if a later call fails
@@ -118,6 +119,8 @@ class CudaMemory final : public MemorySource {
  private:
   void close() noexcept;
   void free_later() noexcept;
+  /// A pinned buffer, once the copies under way are done if it is not there before.
+  Storage<Pool> pinned_buffer(Size bytes, const char* who);
   void throw_found(const CudaFault& found);
 
   void *stream_ = nullptr, *communication_stream_ = nullptr;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -12,33 +13,40 @@ namespace dspp {
 
 class CudaWatcher;
 
-/// Takes its blocks by cudaMallocHost. Members are defined in kernels/cuda_pinned.cuh, as those below.
+/// Takes its blocks by cudaMallocHost, and keeps those that are given back for requests of their size: cudaFreeHost may
+/// wait for the whole GPU. A request of another size frees the largest of them where all would be more than `most`.
+/// Members are defined in kernels/cuda_pinned.cuh, as those below.
 class PinnedMemory final : public MemorySource {
  public:
+  explicit PinnedMemory(Size most) : most_(most) {}
   ~PinnedMemory() override;
   std::byte* take(Size bytes) noexcept override;
   void give(std::byte* data, Size bytes) noexcept override;
   void fill(std::byte* data, Size bytes, unsigned char value) noexcept override;
 
-  /// While it is not idle nothing is freed: cudaFreeHost may wait for the whole GPU. Null: nobody watches.
+  /// While it is not idle nothing is freed, and all may be more. Null: nobody watches.
   void watch(CudaWatcher* watcher) { watcher_ = watcher; }
-  void free_later() noexcept;
+  /// Bytes taken from CUDA, kept ones too.
+  Size held() const { return held_; }
 
  private:
+  void free_kept(Size down_to) noexcept;
+
+  Size most_, held_ = 0;
   CudaWatcher* watcher_ = nullptr;
-  std::vector<std::byte*> later_;  // given back while it was not idle
+  std::map<Size, std::vector<std::byte*>> kept_;
 };
 
 /// The pinned buffers of a rank's stream, from a Pool of their own. A buffer of a copy that is under way is kept until
 /// the host waited for the stream, or, where half of the limit is in use, an event says that the copy ran.
 ///
-/// Memory   at most `most_bytes` of the host, in blocks of powers of two from 4 KiB on, and an event for each copy that
-///          is under way
+/// Memory   at most `most_bytes` of the host, in blocks of powers of two from 4 KiB on, more only while a watcher is not
+///          idle; and an event for each copy that is under way
 ///
 /// Used by the rank's thread only.
 class PinnedCopies {
  public:
-  /// Of one buffer, and of all.
+  /// Of one copy, and of all buffers.
   static constexpr Size piece_bytes = 4_MiB, most_bytes = 32_MiB;
 
   PinnedCopies() = default;
@@ -68,7 +76,7 @@ class PinnedCopies {
   };
   void take_back_done() noexcept;
 
-  PinnedMemory source_;
+  PinnedMemory source_{most_bytes};
   Pool pool_{most_bytes, &source_};
   std::deque<UnderWay> under_way_;
   std::vector<void*> events_;  // for the next ones

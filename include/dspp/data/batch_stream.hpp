@@ -78,9 +78,10 @@ void check_resumed(const BatchConfig& config, const Range& range) {
 
 DSPP_INLINE void detail::check_same_digest(std::uint64_t before, std::uint64_t now) {
   if (before != now)
-    fail(ErrorCode::usage, "dspp: batches() needs the data of the run that it resumes, of digest " +
-                               digest_text(before) + ", but these, or their order, have " + digest_text(now) +
-                               ". Give the same samples, weights, buckets and seed; data_digest = 0 takes others.");
+    fail(ErrorCode::usage,
+         "dspp: batches() needs the data of the run that it resumes, of digest " + digest_text(before) +
+             ", but these, or their order, have " + digest_text(now) +
+             ". Give the same samples, weights, buckets, split of a text and seed; data_digest = 0 takes others.");
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -323,14 +323,15 @@ DSPP_INLINE void Pool::unlink(MemoryBlock<Pool>* block) noexcept {
 }
 
 DSPP_INLINE std::string Pool::map_of_memory(Size requested, Category category, const char* label) const {
+  const bool by_limit = limit_ > 0 && live_total_ + requested > limit_;
   Size largest_kept = 0;
   for (const auto& [size, blocks] : sizes_)
     if (blocks.kept) largest_kept = size;
   std::string text = "dspp: a Pool needs " + readable_bytes(requested) + " more for " + name_of(category) + " (" +
                      label + "), but " + readable_bytes(live_total_) + " are in use" +
-                     (limit_ > 0 ? " of a limit of " + readable_bytes(limit_) : " and the machine gives no more") +
-                     (remedies_.empty() ? ". Lower the largest below, or raise the limit.\n"
-                                        : ". Use one of the remedies below, or raise the limit.\n");
+                     (by_limit ? " of a limit of " + readable_bytes(limit_) : " and the machine gives no more") +
+                     (remedies_.empty() ? ". Lower the largest below" : ". Use one of the remedies below") +
+                     (by_limit ? ", or raise the limit.\n" : ".\n");
   text += "  free under the limit   " +
           (limit_ > 0 ? readable_bytes(limit_ - live_total_) : std::string("no limit set")) +
           "\n  reserved by the Pool   " + readable_bytes(reserved_) + "\n  largest kept block     " +
