@@ -31,8 +31,8 @@ namespace dspp {
 template <class P>
 RateLimits measured_limits(World<P>& world);
 
-/// Until it is stopped or gone, it times every kernel, copy and collective of an engine's rank; see Engine::profile. The
-/// engine's results are the same bits. The engine outlives it.
+/// Until it is stopped or gone, it times every kernel, copy and collective of an engine's rank; see Engine::profile.
+/// The engine's results are the same bits. The engine outlives it.
 ///
 /// Cost     measured_limits once; two reads of a clock for each kernel
 /// Memory   of the host: a row for each operation of each layer, 24 bytes an event

@@ -67,8 +67,8 @@ struct Profile {
 Profile profile_of(const Profiler& profiler, const NameOfParameter& name, Size steps, const RateLimits& limits = {});
 
 /// The rank's kept events, a line each, as objects of a list `traceEvents`: Chrome's trace format, which
-/// ui.perfetto.dev shows. `offset`: nanoseconds, added to each time. Each line ends with a comma. The name of the rank's
-/// lane says if events were not kept.
+/// ui.perfetto.dev shows. `offset`: nanoseconds, added to each time. Each line ends with a comma. The name of the
+/// rank's lane says if events were not kept.
 std::string trace_lines(const Profiler& profiler, const NameOfParameter& name, int rank, std::int64_t offset = 0);
 
 namespace detail {
