@@ -40,8 +40,8 @@ class PinnedMemory final : public MemorySource {
 /// The pinned buffers of a rank's stream, from a Pool of their own. A buffer of a copy that is under way is kept until
 /// the host waited for the stream, or, where half of the limit is in use, an event says that the copy ran.
 ///
-/// Memory   at most `most_bytes` of the host, in blocks of powers of two from 4 KiB on, more only while a watcher is not
-///          idle; and an event for each copy that is under way
+/// Memory   at most `most_bytes` of the host, in blocks of powers of two from 4 KiB on, more only while a watcher is
+///          not idle; and an event for each copy that is under way
 ///
 /// Used by the rank's thread only.
 class PinnedCopies {
