@@ -305,11 +305,37 @@ TEST_CASE("a product with its tiles repacked is the same product") {
     const auto a = operand<bf16>(300, 530, ta, pool, 1), b = operand<bf16>(530, 200, tb, pool, 2);
     const cpu::Product p{300, 200, 530, ta, tb, a[1], b[1], 200};
     auto c = Tensor<float, 2>::uninitialized(shape(300, 200), pool);
-    cpu::detail::gemm_repacked(p, a.data(), b.data(), c.data(), Write::overwrite);
+    cpu::detail::gemm_repacked(p, a.data(), b.data(), c.data(), Write::overwrite, {true, true});
     check_product(c, laws::copy<float>(a), ta, laws::copy<float>(b), tb, nothing);
     const auto wide_a = laws::copy<float>(a), wide_b = laws::copy<float>(b);
-    cpu::detail::gemm_repacked(p, wide_a.data(), wide_b.data(), c.data(), Write::overwrite);
-    check_product(c, wide_a, ta, wide_b, tb, nothing);
+    for (const auto& copies : {cpu::detail::Copies{true, true}, {true, false}, {false, true}}) {
+      cpu::detail::gemm_repacked(p, wide_a.data(), wide_b.data(), c.data(), Write::overwrite, copies);
+      check_product(c, wide_a, ta, wide_b, tb, nothing);
+    }
+  });
+}
+
+TEST_CASE("operands whose rows collide in the cache are copied, in columns of the tiles, and give the same product") {
+  Pool pool;
+  for_all_transposes([&](Transpose ta, Transpose tb) {
+    const Size m = ta == Transpose::yes ? 512 : 130, n = 1024, k = tb == Transpose::yes ? 512 : 300;
+    const auto a = operand<float>(m, k, ta, pool, 1), b = operand<float>(k, n, tb, pool, 2);
+    const cpu::Product p{130, 900, k, ta, tb, a[1], b[1], n};
+    const auto copies = cpu::detail::copies_of<float>(p);
+    const bool has_collisions = cpu::rows_collide<float>(512);
+    CHECK(copies.a == (ta == Transpose::yes && has_collisions));
+    CHECK(copies.b == (tb == Transpose::no && has_collisions));
+    auto c = laws::random<float>(shape(130, n), pool, 3);
+    const auto before = laws::copy<float>(c);
+    cpu::gemm_piece(p, a.data(), b.data(), c.data(), Write::accumulate);
+    laws::Worst worst;
+    for (Size i = 0; i < 130; ++i)
+      for (Size j = 0; j < n; ++j) {
+        double sum = element(before, Transpose::no, i, j);
+        for (Size l = 0; j < 900 && l < k; ++l) sum += double(element(a, ta, i, l)) * double(element(b, tb, l, j));
+        worst.add(laws::difference(c.data()[i * n + j], sum, 10));
+      }
+    CHECK(worst.value() < 1e-5);
   });
 }
 

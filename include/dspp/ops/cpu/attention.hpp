@@ -167,10 +167,7 @@ template <class T>
 struct AttentionForward {
   using C = Compute<T>;
   static constexpr Size tile = attention_tile.queries, keys = attention_tile.keys, stride = keys + tile_padding;
-  static constexpr bool converts = !std::is_same_v<T, C>;
-  static constexpr Size scratch_count(Size d) {
-    return tile * (stride + 2) + (converts ? 2 * (tile + keys) : tile) * d;
-  }
+  static constexpr Size scratch_count(Size d) { return tile * (stride + 2) + 2 * (tile + keys) * d; }
 
   AttentionForward(const HeadExtents& head, const T* head_bias, Size first, C* room)
       : extents(head),
@@ -253,7 +250,7 @@ struct AttentionBackward {
   static constexpr Size tile = attention_tile.vjp_queries, keys = attention_tile.vjp_keys,
                         stride = round_up(keys, block_length) + tile_padding;
   static constexpr bool converts = !std::is_same_v<T, C>;
-  static constexpr Size scratch_count(Size d) { return 2 * tile * stride + (converts ? 2 * (tile + 2 * keys) * d : 0); }
+  static constexpr Size scratch_count(Size d) { return 2 * tile * stride + 2 * (tile + (converts ? 2 : 1) * keys) * d; }
 
   AttentionBackward(const HeadExtents& head, const AttentionGradients<T>& gradients, const KeyRange& range, C* room)
       : extents(head),
@@ -264,7 +261,7 @@ struct AttentionBackward {
         scores{room, stride},
         dscores{room + tile * stride, stride},
         q_room(room + 2 * tile * stride),
-        k(tile_rows(gradients.k, first_key, columns, d, q_room + 2 * tile * d)),
+        k(tile_rows(gradients.k, first_key, columns, d, q_room + 2 * tile * d, true)),
         v(tile_rows(gradients.v, first_key, columns, d, q_room + (2 * tile + keys) * d)) {
     if constexpr (converts) {
       dk = {q_room + 2 * (tile + keys) * d, d};
@@ -279,8 +276,8 @@ struct AttentionBackward {
   void add(const AttentionGradients<T>& at, Size i, Size rows, bool first_use) {
     using enum Transpose;
     const Write keys_write = first_use ? Write::overwrite : Write::accumulate;
-    const HeadRows<const C> q = tile_rows(at.q, i, rows, d, q_room),
-                            dy = tile_rows(at.dy, i, rows, d, q_room + tile * d);
+    const HeadRows<const C> q = tile_rows(at.q, i, rows, d, q_room, true),
+                            dy = tile_rows(at.dy, i, rows, d, q_room + tile * d, true);
     multiply_tiles<C>(rows, columns, d, q, no, k, yes, scores, Write::overwrite);
     multiply_tiles<C>(rows, columns, d, dy, no, v, yes, dscores, Write::overwrite);
     for (Size row = 0; row < rows; ++row) add_row_of_gradients(at, i + row, scores[row], dscores[row]);
@@ -343,7 +340,7 @@ void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<co
     for (Size j = seen.begin; j < seen.end; j += Tile::keys) {
       const Size columns = std::min(Tile::keys, seen.end - j);
       tile.add(q_tile, detail::tile_rows(k, j, columns, d, k_room),
-               detail::tile_rows(v, j, columns, d, k_room + Tile::keys * d), j, columns,
+               detail::tile_rows(v, j, columns, d, k_room + Tile::keys * d, true), j, columns,
                j == seen.begin ? Write::overwrite : Write::accumulate);
     }
     tile.finish(y, log_sum_exp);

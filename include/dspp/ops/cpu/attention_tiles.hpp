@@ -54,15 +54,15 @@ struct HeadExtents {
 
 namespace detail {
 
-/// The rows [begin, begin + rows) in the computing type: in place, or converted in `room` ([rows, columns]).
+/// The rows [begin, begin + rows) in the computing type: in place, or converted in `room` ([rows, columns]). Rows that
+/// collide are copied there where a product walks down their columns: as a right operand that is not transposed.
 template <class T>
-HeadRows<const Compute<T>> tile_rows(HeadRows<const T> from, Size begin, Size rows, Size columns, Compute<T>* room) {
-  if constexpr (std::is_same_v<T, Compute<T>>) {
-    return {from[begin], from.stride};
-  } else {
-    for (Size i = 0; i < rows; ++i) convert_row(from[begin + i], columns, room + i * columns);
-    return {room, columns};
-  }
+HeadRows<const Compute<T>> tile_rows(HeadRows<const T> from, Size begin, Size rows, Size columns, Compute<T>* room,
+                                     bool walked = false) {
+  if constexpr (std::is_same_v<T, Compute<T>>)
+    if (!walked || !rows_collide<T>(from.stride)) return {from[begin], from.stride};
+  for (Size i = 0; i < rows; ++i) convert_row(from[begin + i], columns, room + i * columns);
+  return {room, columns};
 }
 
 /// c[m, n] (+)= op(a) op(b) of tiles.
