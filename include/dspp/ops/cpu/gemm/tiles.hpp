@@ -26,9 +26,9 @@ inline constexpr TileExtents tile_extents{};
 /// Repacked rows are this many elements longer than needed, since rows 2^n bytes apart share one cache set.
 inline constexpr Size tile_padding = 16;
 
-/// Whether rows `stride` elements of T apart share so few cache sets that the provider's kernels, which walk down columns of
-/// an operand as it lies, run at less than half of their rate: 2 KiB, or a multiple. (oneDNN's f32 kernels pack neither
-/// operand of products of fewer than about 384 x 640; Eigen packs every one.)
+/// Whether rows `stride` elements of T apart share so few cache sets that the provider's kernels, which walk down
+/// columns of an operand as it lies, run at less than half of their rate: 2 KiB, or a multiple. (oneDNN's f32 kernels
+/// pack neither operand of products of fewer than about 384 x 640; Eigen packs every one.)
 template <class T>
 constexpr bool rows_collide([[maybe_unused]] Size stride) {
 #if DSPP_HAS_ONEDNN()
