@@ -55,9 +55,9 @@ void gemm_direct(const Product& p, const T* a, const T* b, T* values, Write writ
 
 /// The same for every T, of at most tile_extents.rows rows, and for bf16 and f16 as many columns.
 ///
-/// Cost     2 m n k operations. Operands in f32 are copied tile by tile where the provider walks down their columns: left
-///          ones if they are transposed (60 -> 86 of 90 GFLOP/s), right ones if they are not and their rows collide (36 ->
-///          78); bf16 and f16 operands are widened to f32.
+/// Cost     2 m n k operations. Operands in f32 are copied tile by tile where the provider walks down their columns:
+///          left ones if they are transposed (60 -> 86 of 90 GFLOP/s), right ones if they are not and their rows
+///          collide (36 -> 78). Operands in bf16 and f16 are widened to f32.
 /// Memory   scratch of at most gemm_scratch_bytes; the provider's own packing
 template <class T>
 void gemm_piece(const Product& p, const T* a, const T* b, Compute<T>* values, Write write);
@@ -78,7 +78,7 @@ struct Copies {
 };
 
 template <class T>
-constexpr Copies copies_of(const Product& p) {
+constexpr Copies copies_of([[maybe_unused]] const Product& p) {
   if constexpr (!std::is_same_v<T, Compute<T>>) return {true, true};
 #if DSPP_HAS_ONEDNN()
   if constexpr (std::is_same_v<T, float>) {
