@@ -167,7 +167,9 @@ template <class T>
 struct AttentionForward {
   using C = Compute<T>;
   static constexpr Size tile = attention_tile.queries, keys = attention_tile.keys, stride = keys + tile_padding;
-  static constexpr Size scratch_count(Size d) { return tile * (stride + 2) + 2 * (tile + keys) * d; }
+  static constexpr Size scratch_count(Size d) {
+    return tile * (stride + 2) + (copies_rows<T> ? 2 * (tile + keys) : tile) * d;
+  }
 
   AttentionForward(const HeadExtents& head, const T* head_bias, Size first, C* room)
       : extents(head),
@@ -211,9 +213,7 @@ struct AttentionForward {
     maximum[i] = std::max(largest_of(row + blocks.begin, blocks.end - blocks.begin) * factor, before);
     const C shift = maximum[i] == nothing ? C(0) : maximum[i];  // scores of -infinity and NaN, which stay 0 and NaN
     const C row_sum = exponentials(row + blocks.begin, blocks.end - blocks.begin, factor, shift);
-    if (before == nothing) {
-      sum[i] += row_sum;
-    } else if (maximum[i] == before) {
+    if (before == nothing || maximum[i] == before) {
       sum[i] += row_sum;
     } else {
       const C shrink = math::exp(before - maximum[i]);
@@ -250,7 +250,9 @@ struct AttentionBackward {
   static constexpr Size tile = attention_tile.vjp_queries, keys = attention_tile.vjp_keys,
                         stride = round_up(keys, block_length) + tile_padding;
   static constexpr bool converts = !std::is_same_v<T, C>;
-  static constexpr Size scratch_count(Size d) { return 2 * tile * stride + 2 * (tile + (converts ? 2 : 1) * keys) * d; }
+  static constexpr Size scratch_count(Size d) {
+    return 2 * tile * stride + (copies_rows<T> ? 2 * (tile + (converts ? 2 : 1) * keys) : 0) * d;
+  }
 
   AttentionBackward(const HeadExtents& head, const AttentionGradients<T>& gradients, const KeyRange& range, C* room)
       : extents(head),

@@ -54,6 +54,10 @@ struct HeadExtents {
 
 namespace detail {
 
+/// Whether tile_rows copies any: those of f64 are neither converted nor do they collide.
+template <class T>
+inline constexpr bool copies_rows = !std::is_same_v<T, double>;
+
 /// The rows [begin, begin + rows) in the computing type: in place, or converted in `room` ([rows, columns]). Rows that
 /// collide are copied there where a product walks down their columns: as a right operand that is not transposed.
 template <class T>
