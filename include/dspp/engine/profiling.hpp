@@ -24,7 +24,7 @@
 
 namespace dspp {
 
-/// What the machine gives each rank when all ranks ask for it at once: products of [1024, 1024] matrices of the
+/// What the machine gives each rank when all ranks ask for it at once: products of [960, 960] matrices of the
 /// policy's elements, and sums of vectors of 16 MiB, the best of a tenth of a second each. Call on every rank.
 ///
 /// Memory   44 MiB or less of the host, of a Pool of its own
@@ -112,7 +112,7 @@ template <class P>
 RateLimits measured_limits(World<P>& world) {
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
-  constexpr Size n = 1024;
+  constexpr Size n = 960;  // rows that do not collide in the cache
   constexpr Size count = 16_MiB / static_cast<Size>(sizeof(T));
   Pool pool;
   RateLimits limits;
