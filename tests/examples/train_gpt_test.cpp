@@ -254,7 +254,7 @@ TEST_CASE("a timeline that cannot be written costs neither the checkpoint nor th
   CHECK(result.status == 2);
   CHECK(result.err.find("/dev/full") != std::string::npos);
   CHECK(io::CheckpointFolder{job.folder.file("checkpoints")}.tags() == std::vector<std::string>{"step_00000003"});
-  CHECK(json_tree(job.folder.read("result.json"), "a result").find("validation_loss") != nullptr);
+  CHECK(json_tree(job.folder.read("result.json"), "a result").find("val_loss") != nullptr);
 }
 
 TEST_CASE("the last two checkpoints are kept, and saving is not part of the comparison with the plan") {
