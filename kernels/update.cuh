@@ -54,10 +54,8 @@ __device__ inline int find_segment(const Segment* segments, int count, Size elem
 template <int V, class Rule, class T, class G>
 __global__ void __launch_bounds__(256) update_kernel(Rule rule, Shard<T, G> shard, const double* step) {
   float scale = shard.scale;
-  if (step != nullptr) {
-    if (step[StepScalars::verdict] != static_cast<double>(StepVerdict::update)) return;
-    if (!shard.unscaled) scale = static_cast<float>(step[StepScalars::gradient_scale]);
-  }
+  if (!updates(step)) return;
+  if (step != nullptr && !shard.unscaled) scale = static_cast<float>(step[StepScalars::gradient_scale]);
   const Size begin = (static_cast<Size>(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   if (begin >= shard.count) return;
   float* const values = shard.values;

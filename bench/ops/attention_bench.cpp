@@ -80,7 +80,8 @@ void register_all(const std::string& type) {
   const std::pair<const char*, Extents> cases[] = {{"baby_gpt/causal", {8, 256, 6, 64, causal}},
                                                    {"baby_gpt/full", {8, 256, 6, 64, full}},
                                                    {"head_dim_32/causal", {8, 256, 8, 32, causal}},
-                                                   {"sequence_1024/causal", {2, 1024, 4, 64, causal}}};
+                                                   {"sequence_1024/causal", {2, 1024, 4, 64, causal}},
+                                                   {"width_1024/causal", {2, 256, 16, 64, causal}}};
   for (const auto& [name, extents] : cases)
     benchmark::RegisterBenchmark(("attention/" + type + "/" + name).c_str(), attention<T>, extents)
         ->ArgName("threads")

@@ -66,6 +66,11 @@ struct StepScalars {
   static constexpr Size count = 8;
 };
 
+/// Whether these StepScalars, or null, let an update be; called where they lie.
+DSPP_HOST_DEVICE constexpr bool updates(const double* step) {
+  return step == nullptr || step[StepScalars::verdict] == static_cast<double>(StepVerdict::update);
+}
+
 /// What an update depends on beside the range.
 struct UpdateScalars {
   Size step = 1;              ///< counts from 1

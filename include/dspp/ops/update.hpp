@@ -18,10 +18,6 @@ constexpr Size moved_bytes(const FlatRange<T, G, S>& range) {
       static_cast<Size>(sizeof(G)) + (range.master != nullptr ? 1 : 2) * static_cast<Size>(sizeof(T));
   return range.count * (of_values + 2 * of_state * static_cast<Size>(sizeof(S)));
 }
-/// Whether StepScalars of the host let an update be.
-constexpr bool updates(const double* step) {
-  return step == nullptr || step[StepScalars::verdict] == static_cast<double>(StepVerdict::update);
-}
 }  // namespace detail
 
 /// Updates ranges by an optimizer's rule: `ranges(f)` calls f(range, RangeSettings) for each FlatRange<T, G, S>, and is
@@ -33,7 +29,7 @@ template <class T, class G, class S, class D, class O, class Ranges>
 constexpr void update_ranges(Memory<D>& memory, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
                              const double* step = nullptr) {
   if constexpr (std::is_same_v<D, Cpu>)
-    if (Profiler* const profiler = detail::updates(step) ? memory.profiler() : nullptr)
+    if (Profiler* const profiler = updates(step) ? memory.profiler() : nullptr)
       ranges([&](const FlatRange<T, G, S>& range, const auto&) { profiler->count_bytes(detail::moved_bytes(range)); });
   launch<kernels::Update<O, T, G, S>, D>(memory, optimizer, ranges, scalars, step);
 }

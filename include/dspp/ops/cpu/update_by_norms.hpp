@@ -61,7 +61,7 @@ template <class O, class T, class G, class S>
 struct Kernel<kernels::UpdateByNorms<O, T, G, S>, Cpu> {
   template <class Ranges>
   static void run(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step) {
-    if (step && step[StepScalars::verdict] != static_cast<double>(StepVerdict::update)) return;
+    if (!updates(step)) return;
     ranges([&](const FlatRange<T, G, S>& range, const RangeSettings& settings, const double* sums) {
       UpdateScalars own = scalars_of(scalars, settings);
       if (step) own.gradient_scale = step[StepScalars::gradient_scale];

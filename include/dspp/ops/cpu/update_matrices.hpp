@@ -15,7 +15,7 @@ template <class O, class T, class G, class S>
 struct Kernel<kernels::MatrixDirections<O, T, G, S>, Cpu> {
   template <class Ranges>
   static void run(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step) {
-    if (step && step[StepScalars::verdict] != static_cast<double>(StepVerdict::update)) return;
+    if (!updates(step)) return;
     ranges([&](const FlatRange<T, G, S>& range, const RangeSettings& settings, S* to) {
       UpdateScalars own = scalars_of(scalars, settings);
       if (step) own.gradient_scale = step[StepScalars::gradient_scale];
@@ -31,7 +31,7 @@ template <class O, class T, class S>
 struct Kernel<kernels::UpdateMatrices<O, T, S>, Cpu> {
   template <class Ranges>
   static void run(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step) {
-    if (step && step[StepScalars::verdict] != static_cast<double>(StepVerdict::update)) return;
+    if (!updates(step)) return;
     ranges([&](const FlatRange<T, S, S>& range, const RangeSettings& settings, const MatrixShape& shape) {
       const auto rule = optimizer_of(optimizer, settings).template matrix_rule<S>(scalars_of(scalars, settings), shape);
       cpu::update_range<0>(range, S(1), rule);

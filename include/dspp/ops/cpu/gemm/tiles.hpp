@@ -57,7 +57,8 @@ void gemm_direct(const Product& p, const T* a, const T* b, T* values, Write writ
 ///
 /// Cost     2 m n k operations. Operands in f32 are copied tile by tile where the provider walks down their columns:
 ///          left ones if they are transposed (60 -> 86 of 90 GFLOP/s), right ones if they are not and their rows
-///          collide (36 -> 78). Operands in bf16 and f16 are widened to f32.
+///          collide (36 -> 78), beside a transposed left one also at multiples of 1 KiB. Operands in bf16 and f16 are
+///          widened to f32.
 /// Memory   scratch of at most gemm_scratch_bytes; the provider's own packing
 template <class T>
 void gemm_piece(const Product& p, const T* a, const T* b, Compute<T>* values, Write write);
