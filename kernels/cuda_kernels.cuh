@@ -201,11 +201,10 @@ void Kernel<kernels::SumRows<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n
   gpu::column_sum(gpu::stream_of(on), rows, n, x, reinterpret_cast<float*>(workspace.data), into, write);
 }
 template <class T>
-void Kernel<kernels::LayerNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma,
-                                              const T* beta, double epsilon, T* y, float* mean, float* rstd) {
-  const T* const no_residual = nullptr;
-  T* const no_sum = nullptr;
-  gpu::layer_norm(gpu::stream_of(on), rows, n, x, no_residual, gamma, beta, epsilon, no_sum, y, mean, rstd);
+void Kernel<kernels::LayerNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* residual,
+                                              const T* gamma, const T* beta, double epsilon, T* sum, T* y, float* mean,
+                                              float* rstd) {
+  gpu::layer_norm(gpu::stream_of(on), rows, n, x, residual, gamma, beta, epsilon, sum, y, mean, rstd);
 }
 template <class T, class G>
 void Kernel<kernels::LayerNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x,
@@ -216,11 +215,9 @@ void Kernel<kernels::LayerNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, S
                            write_gamma, dbeta, write_beta);
 }
 template <class T>
-void Kernel<kernels::RmsNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma,
-                                            double epsilon, T* y, float* inverse_root) {
-  const T* const no_residual = nullptr;
-  T* const no_sum = nullptr;
-  gpu::rms_norm(gpu::stream_of(on), rows, n, x, no_residual, gamma, epsilon, no_sum, y, inverse_root);
+void Kernel<kernels::RmsNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* residual,
+                                            const T* gamma, double epsilon, T* sum, T* y, float* inverse_root) {
+  gpu::rms_norm(gpu::stream_of(on), rows, n, x, residual, gamma, epsilon, sum, y, inverse_root);
 }
 template <class T, class G>
 void Kernel<kernels::RmsNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x,

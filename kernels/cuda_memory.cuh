@@ -250,12 +250,14 @@ DSPP_CUDA_INLINE void CudaMemory::synchronize() {
   }
   watcher_->wait();
   pinned_.all_done();
+  pinned_.source().trim();
   free_later();
 }
 
 DSPP_CUDA_INLINE void CudaMemory::watch(CudaWatcher* watcher) {
   if (watcher_ && !watcher) watcher_->become_idle();
   free_later();
+  pinned_.source().trim();
   watcher_ = watcher;
   pinned_.source().watch(watcher);
 }

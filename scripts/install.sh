@@ -91,8 +91,10 @@ clang_links() {
   return $linked
 }
 has_sanitizers() {
-  clang_links -fsanitize=address,undefined 'int main() {}' && clang_links -fsanitize=thread 'int main() {}' &&
-    clang_links -fsanitize=fuzzer 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
+  clang_links -fsanitize=address,undefined 'int main() {}' && clang_links -fsanitize=thread 'int main() {}'
+}
+has_fuzzer() {
+  clang_links -fsanitize=fuzzer 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
 }
 has_clang_openmp() { clang_links -fopenmp=libomp 'int omp_get_max_threads(); int main() {}'; }
 
@@ -123,5 +125,6 @@ provide_mpich_headers() {
 provide_sanitizers() {
   provide required clang "clang++ 14 or later" has_clang
   provide required libclang-rt-dev "the sanitizers of clang++" has_sanitizers
+  provide optional libclang-rt-dev "the fuzzer of clang++" has_fuzzer
   provide optional libomp-dev "OpenMP of clang++" has_clang_openmp
 }

@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import figures
@@ -73,41 +74,43 @@ def reason_of(stderr, status):
     return ((errors or lines or [""])[-1] or f"it ended with status {status}")[:200]
 
 
-def below(process):
-    """The processes that this one started, and those that they did."""
-    children = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+def processes_of(mark):
+    """Those with this entry in their environment."""
+    for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
-            parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
+            if mark.encode() in environment.read_bytes().split(b"\0"):
+                yield int(environment.parent.name)
+        except OSError:  # it has ended, or is another user's
             continue
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    found = list(children.get(process, []))
-    for child in found:
-        found += children.get(child, [])
-    return found
 
 
-def end(process):
-    """Ends a run and its ranks, which torchrun starts in sessions of their own: else they go on beside the next run."""
-    ranks = below(process.pid)
+def end(process, mark):
+    """Ends a run and its ranks, which torchrun starts in sessions of their own and may leave behind: else they go on
+    beside the next run."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(10)
     except subprocess.TimeoutExpired:
         process.kill()
-    for rank in {*ranks, *below(process.pid)}:
-        try:
-            os.kill(rank, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    for _ in range(100):  # a rank may start others until it ends
+        ranks = list(processes_of(mark))
+        for rank in ranks:
+            try:
+                os.kill(rank, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if not ranks:
+            break
+        time.sleep(0.05)
     process.wait()
 
 
 def start(command, ranks):
     """Runs a program with its share of the threads; returns what its line of JSON says."""
-    share = str(max(o.threads // ranks, 1))
+    share, run_name = str(max(o.threads // ranks, 1)), f"{os.getpid()}-{time.monotonic_ns()}"
     environment = {**os.environ, "OMP_NUM_THREADS": share, "MKL_NUM_THREADS": share, "DS_ACCELERATOR": "cpu"}
+    environment["DSPP_PEERS_RUN"] = run_name
+    mark = f"DSPP_PEERS_RUN={run_name}"
     try:
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
@@ -115,10 +118,10 @@ def start(command, ranks):
     try:
         out, errors = run.communicate(timeout=o.seconds)
     except subprocess.TimeoutExpired:
-        end(run)
+        end(run, mark)
         raise Failed(f"it took more than {o.seconds:g} s") from None
     except BaseException:
-        end(run)
+        end(run, mark)
         raise
     lines = [line for line in out.splitlines() if line.startswith('{"items"')]
     if run.returncode != 0 or not lines:

@@ -13,5 +13,6 @@
 #include <dspp/nn/parameter.hpp>
 #include <dspp/nn/patch_embedding.hpp>
 #include <dspp/nn/rms_norm.hpp>
+#include <dspp/nn/sum_and_norm.hpp>
 #include <dspp/nn/value_beside.hpp>
 #include <dspp/nn/walk.hpp>

@@ -49,7 +49,8 @@ TEST_CASE("copies of every size come whole, and the host's elements may change a
     CHECK(read(on, y) == others);
   }
   CHECK(on.pinned().pool().live() == 0);  // all copies ran before the last wait
-  CHECK(on.pinned().pool().peak_reserved() <= PinnedCopies::most_bytes);
+  CHECK(on.pinned().source().held() > PinnedCopies::piece_bytes);
+  CHECK(on.pinned().source().held() <= PinnedCopies::most_bytes);
 }
 
 TEST_CASE("a tensor's elements are written to and read from pinned memory, or from the heap if they are many") {
@@ -222,15 +223,19 @@ TEST_CASE("a value in pinned memory is poison until its copy ran") {
   laws::check_cuda(cudaFreeHost(memory));
 }
 
+namespace {
+/// Of operations that go on until idle is set.
+struct Busy final : CudaWatcher {
+  bool idle = false;
+  void wait() override { laws::check_cuda(cudaDeviceSynchronize()); }
+  bool is_idle() noexcept override { return idle; }
+  void become_idle() noexcept override { idle = true; }
+  void taken(std::byte*, Size) noexcept override {}
+  void giving(std::byte*) noexcept override {}
+};
+}  // namespace
+
 TEST_CASE("nothing pinned is freed while a watcher has operations under way") {
-  struct Busy final : CudaWatcher {
-    bool idle = false;
-    void wait() override {}
-    bool is_idle() noexcept override { return idle; }
-    void become_idle() noexcept override { idle = true; }
-    void taken(std::byte*, Size) noexcept override {}
-    void giving(std::byte*) noexcept override {}
-  };
   const auto before = software_gpu::live().allocations;
   {
     Busy watcher;
@@ -240,11 +245,35 @@ TEST_CASE("nothing pinned is freed while a watcher has operations under way") {
     memory.give(memory.take(1000), 1000);
     CHECK(memory.held() == 5096);
     CHECK(software_gpu::live().allocations == before + 2);
+    memory.trim();
+    CHECK(memory.held() == 5096);
     watcher.idle = true;
-    memory.give(memory.take(2000), 2000);
-    CHECK(memory.held() == 3000);
+    memory.trim();
+    CHECK(memory.held() == 1000);
+    memory.give(memory.take(4000), 4000);
+    CHECK(memory.held() == 4000);
     memory.watch(nullptr);
   }
   CHECK(software_gpu::live().allocations == before);
+}
+
+TEST_CASE("what a watched memory pins beyond its bound is freed at the first wait with nothing under way") {
+  CudaMemory on;
+  Busy watcher;
+  on.watch(&watcher);
+  const DeviceArray<int> x(1024 * 1024);
+  const auto host = counted(1024 * 1024, 0);
+  for (const Size bytes : {4_MiB, 2_MiB}) {
+    for (int i = 0; i < 20; ++i) on.from_host(bytes_of(x), host.data(), bytes);
+    on.synchronize();
+  }
+  const Size held = on.pinned().source().held();
+  CHECK(held > PinnedCopies::most_bytes);
+  on.synchronize();
+  CHECK(on.pinned().source().held() == held);
+  watcher.idle = true;
+  on.synchronize();
+  CHECK(on.pinned().source().held() <= PinnedCopies::most_bytes);
+  on.watch(nullptr);
 }
 #endif

@@ -315,6 +315,18 @@ TEST_CASE("a product with its tiles repacked is the same product") {
   });
 }
 
+TEST_CASE("copies are made of what collides or lies beside a transposed left operand, and of nothing that is packed") {
+  constexpr auto no = Transpose::no, yes = Transpose::yes;
+  const auto of = [](const cpu::Product& p) { return cpu::detail::copies_of<float>(p); };
+  const bool has_collisions = cpu::rows_collide<float>(512);
+  CHECK(of({130, 900, 300, yes, no, 520, 768, 900}).b == has_collisions);  // rows 1 KiB apart
+  CHECK_FALSE(of({130, 900, 300, no, no, 520, 768, 900}).b);
+  CHECK(of({383, 640, 300, no, no, 300, 1024, 640}).b == has_collisions);
+  CHECK_FALSE(of({384, 640, 300, no, no, 300, 1024, 640}).b);  // the provider packs it
+  CHECK_FALSE(of({130, 900, 31, no, no, 520, 1024, 900}).b);
+  CHECK(of({130, 900, 300, yes, no, 520, 900, 900}).a == has_collisions);
+}
+
 TEST_CASE("operands whose rows collide in the cache are copied, in columns of the tiles, and give the same product") {
   Pool pool;
   for_all_transposes([&](Transpose ta, Transpose tb) {

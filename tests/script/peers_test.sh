@@ -94,6 +94,7 @@ subprocess.Popen(["sh", "-c", "trap '' TERM; echo \$\$ >$work/rank; sleep 60; :"
 time.sleep(60)
 PROGRAM
 drive --seconds 2 --only 'eager f32' A; exits 1; prints 'it took more than 2 s.'
+[ -s "$work/rank" ] || fails 'started no rank'
 if grep -q '^State:[[:space:]]*[DRSTt]' "/proc/$(cat "$work/rank")/status" 2>/dev/null; then fails 'leaves a rank running that took too long'; fi
 drive --only 'eager f23' A; exits 1
 prints 'dspp: bench peers needs a comparison whose peer and type contain "eager f23", but A has none.'

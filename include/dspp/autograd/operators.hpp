@@ -70,6 +70,17 @@ namespace operations {
 template <int RankX, int RankY>
 inline constexpr int larger_rank = RankX > RankY ? RankX : RankY;
 
+/// A sum of two values of its shape, whose slots these are.
+template <class T, int Rank, Device D>
+constexpr TapedTensor<T, Rank, D> sum_on_tape(Tensor<T, Rank, D>&& sum, Tape<D>& tape, Slot a, Slot b) {
+  TapedTensor<T, Rank, D> z(std::move(sum), tape);
+  z.on_backward([a, b](Tape<D>& on, Tensor<T, Rank, D> dz) {
+    on.give(a, dz);
+    on.give(b, std::move(dz));
+  });
+  return z;
+}
+
 /// x + y, or with a sign of -1 x - y, one of which may be repeated.
 template <class T, int RankX, int RankY, Device D>
 struct Sum {
@@ -100,12 +111,7 @@ struct Sum {
   }
   static constexpr TapedTensor<T, rank, D> of_one_shape(const TapedTensor<T, rank, D>& x,
                                                         const TapedTensor<T, rank, D>& y) {
-    TapedTensor<T, rank, D> z(ops::add(x.value(), y.value()), x.tape());
-    z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, rank, D> dz) {
-      tape.give(a, dz);
-      tape.give(b, std::move(dz));
-    });
-    return z;
+    return sum_on_tape(ops::add(x.value(), y.value()), x.tape(), x.slot(), y.slot());
   }
 };
 

@@ -291,8 +291,8 @@ struct Kernel<kernels::SumRows<T, G>, Cuda> {
 };
 template <class T>
 struct Kernel<kernels::LayerNorm<T>, Cuda> {
-  static void run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y,
-                  float* mean, float* rstd);
+  static void run(CudaMemory& on, Size rows, Size n, const T* x, const T* residual, const T* gamma, const T* beta,
+                  double epsilon, T* sum, T* y, float* mean, float* rstd);
 };
 template <class T, class G>
 struct Kernel<kernels::LayerNormVjp<T, G>, Cuda> {
@@ -303,8 +303,8 @@ struct Kernel<kernels::LayerNormVjp<T, G>, Cuda> {
 };
 template <class T>
 struct Kernel<kernels::RmsNorm<T>, Cuda> {
-  static void run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y,
-                  float* inverse_root);
+  static void run(CudaMemory& on, Size rows, Size n, const T* x, const T* residual, const T* gamma, double epsilon,
+                  T* sum, T* y, float* inverse_root);
 };
 template <class T, class G>
 struct Kernel<kernels::RmsNormVjp<T, G>, Cuda> {

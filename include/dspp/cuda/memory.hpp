@@ -46,7 +46,7 @@ class CudaWatcher {
 /// (kernels/blas.cuh) and CUDA's context take, and what measures a product for a moment, is not counted. Copies from
 /// the host go through pinned memory (pinned.hpp), and so do those to it of at most PinnedCopies::piece_bytes: the host
 /// waits for what it reads, and for nothing that it writes, unless 32 MiB of copies are under way, or those before had
-/// other sizes and no room is left for this one.
+/// other sizes and no room is left for this one, or CUDA pins no more memory.
 ///
 /// Throws   Error(usage) where CUDA opens no GPU, or one for which the program has no kernels; Error(state) with CUDA's
 ///          word if a later call fails

@@ -14,7 +14,8 @@ namespace dspp {
 class CudaWatcher;
 
 /// Takes its blocks by cudaMallocHost, and keeps those that are given back for requests of their size: cudaFreeHost may
-/// wait for the whole GPU. A request of another size frees the largest of them where all would be more than `most`.
+/// wait for the whole GPU. A request of another size frees the largest of them where all would be more than `most`, and
+/// all of them where CUDA has no more.
 /// Members are defined in kernels/cuda_pinned.cuh, as those below.
 class PinnedMemory final : public MemorySource {
  public:
@@ -26,7 +27,9 @@ class PinnedMemory final : public MemorySource {
 
   /// While it is not idle nothing is freed, and all may be more. Null: nobody watches.
   void watch(CudaWatcher* watcher) { watcher_ = watcher; }
-  /// Bytes taken from CUDA, kept ones too.
+  /// Frees the largest kept blocks until all are at most `most`, unless a watcher is not idle.
+  void trim() noexcept { free_kept(most_); }
+  /// Bytes taken from CUDA, kept ones too: what is pinned. (The Pool's reserved() is what it has of them.)
   Size held() const { return held_; }
 
  private:

@@ -68,8 +68,8 @@ struct BertBlock : Layer<P> {
   }
 
   constexpr auto operator()(const Hidden<P>& x, const auto& lengths) const {
-    auto y = norm1(x + attention(x, lengths));
-    return norm2(y + mlp(y));
+    auto y = norm1.of_sum(x, attention(x, lengths)).norm;
+    return norm2.of_sum(y, mlp(y)).norm;
   }
 };
 

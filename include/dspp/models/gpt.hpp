@@ -77,8 +77,8 @@ struct GptBlock : Layer<P> {
   }
 
   constexpr auto operator()(const Hidden<P>& x) const {
-    auto y = x + dropout1(attention(norm1(x)));
-    return y + dropout2(mlp(norm2(y)));
+    auto [y, normed] = norm2.of_sum(x, dropout1(attention(norm1(x))));
+    return y + dropout2(mlp(normed));
   }
 };
 

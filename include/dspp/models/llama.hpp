@@ -77,8 +77,8 @@ struct LlamaBlock : Layer<P> {
   }
 
   constexpr auto operator()(const Hidden<P>& x) const {
-    auto y = x + attention(norm1(x));
-    return y + mlp(norm2(y));
+    auto [y, normed] = norm2.of_sum(x, attention(norm1(x)));
+    return y + mlp(normed);
   }
 };
 

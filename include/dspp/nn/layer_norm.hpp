@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/nn/layer.hpp>
+#include <dspp/nn/sum_and_norm.hpp>
 #include <dspp/ops/layer_norm.hpp>
 #include <dspp/placement/rules.hpp>
 
@@ -13,10 +14,14 @@ namespace operations {
 template <class T, int Rank, Device D>
 struct LayerNorm {
   using DeviceType = D;
-  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Parameter<T, 1, D>& weight,
-                                               const Parameter<T, 1, D>& bias, double epsilon, bool partial) {
-    auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
-    TapedTensor<T, Rank, D> y(std::move(result.y), x.tape());
+  using X = TapedTensor<T, Rank, D>;
+  static constexpr X run(const X& x, const Parameter<T, 1, D>& weight, const Parameter<T, 1, D>& bias, double epsilon,
+                         bool partial) {
+    return on_tape(x, ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon), weight, bias, partial);
+  }
+  static constexpr X on_tape(const X& x, ops::LayerNormResult<T, Rank, D>&& result, const Parameter<T, 1, D>& weight,
+                             const Parameter<T, 1, D>& bias, bool partial) {
+    X y(std::move(result.y), x.tape());
     if (!x.tape().recording()) return y;
     weight.used(x.tape(), partial);
     bias.used(x.tape(), partial);
@@ -32,11 +37,31 @@ struct LayerNorm {
     return y;
   }
 };
+/// The sum takes the branch's block if nothing else has it.
+template <class T, int Rank, Device D>
+struct LayerNormOfSum {
+  using DeviceType = D;
+  using X = TapedTensor<T, Rank, D>;
+  using Norm = LayerNorm<T, Rank, D>;
+  static constexpr SumAndNorm<X> run(const X& x, X branch, const Parameter<T, 1, D>& weight,
+                                     const Parameter<T, 1, D>& bias, double epsilon, bool partial) {
+    if (x.shape() != branch.shape()) {  // one is repeated
+      X sum = Sum<T, Rank, Rank, D>::run(x, branch, 1), norm = Norm::run(sum, weight, bias, epsilon, partial);
+      return {std::move(sum), std::move(norm)};
+    }
+    const Slot slot = branch.slot();
+    auto result = ops::add_layer_norm(x.value(), std::move(branch).take_value(), weight.value(), bias.value(), epsilon);
+    X sum = sum_on_tape(std::move(result.sum), x.tape(), x.slot(), slot);
+    X norm = Norm::on_tape(sum, std::move(result.norm), weight, bias, partial);
+    return {std::move(sum), std::move(norm)};
+  }
+};
 }  // namespace operations
 
 #define DSPP_LAYER_NORM_OPERATIONS(TEMPLATE, T)                        \
   TEMPLATE struct CompiledOperation<operations::LayerNorm<T, 2, Cpu>>; \
-  TEMPLATE struct CompiledOperation<operations::LayerNorm<T, 3, Cpu>>;
+  TEMPLATE struct CompiledOperation<operations::LayerNorm<T, 3, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::LayerNormOfSum<T, 3, Cpu>>;
 DSPP_DECLARE_OPERATIONS(DSPP_LAYER_NORM_OPERATIONS)
 
 /// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, mean and variance over the last dimension.
@@ -77,6 +102,15 @@ struct LayerNorm : Layer<P> {
       return X(perform<Norm>(x, weight, bias, epsilon, is_partial_beside<X>), x);
     else
       return x;
+  }
+
+  /// {x + branch, the norm of it}, with the bits of both, in one pass: `auto [y, z] = norm2.of_sum(x, attention(...))`.
+  ///
+  /// Placement   as + and the norm
+  /// Memory      keeps the sum, and a mean and an rstd per row; the sum lies where a moved branch did
+  template <Tracked X, Tracked Branch>
+  constexpr auto of_sum(const X& x, Branch branch) const {
+    return detail::sum_and_norm<P, operations::LayerNormOfSum>(*this, x, std::move(branch), weight, bias);
   }
 };
 

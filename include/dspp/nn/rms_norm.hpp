@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/nn/layer.hpp>
+#include <dspp/nn/sum_and_norm.hpp>
 #include <dspp/ops/rms_norm.hpp>
 #include <dspp/placement/rules.hpp>
 
@@ -13,10 +14,13 @@ namespace operations {
 template <class T, int Rank, Device D>
 struct RmsNorm {
   using DeviceType = D;
-  static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Parameter<T, 1, D>& weight,
-                                               double epsilon, bool partial) {
-    auto result = ops::rms_norm(x.value(), weight.value(), epsilon);
-    TapedTensor<T, Rank, D> y(std::move(result.y), x.tape());
+  using X = TapedTensor<T, Rank, D>;
+  static constexpr X run(const X& x, const Parameter<T, 1, D>& weight, double epsilon, bool partial) {
+    return on_tape(x, ops::rms_norm(x.value(), weight.value(), epsilon), weight, partial);
+  }
+  static constexpr X on_tape(const X& x, ops::RmsNormResult<T, Rank, D>&& result, const Parameter<T, 1, D>& weight,
+                             bool partial) {
+    X y(std::move(result.y), x.tape());
     if (!x.tape().recording()) return y;
     weight.used(x.tape(), partial);
     y.on_backward([&weight, slot = x.slot(), value = x.value(), inverse_root = std::move(result.inverse_root)](
@@ -30,11 +34,31 @@ struct RmsNorm {
     return y;
   }
 };
+/// The sum takes the branch's block if nothing else has it.
+template <class T, int Rank, Device D>
+struct RmsNormOfSum {
+  using DeviceType = D;
+  using X = TapedTensor<T, Rank, D>;
+  using Norm = RmsNorm<T, Rank, D>;
+  static constexpr SumAndNorm<X> run(const X& x, X branch, const Parameter<T, 1, D>& weight, double epsilon,
+                                     bool partial) {
+    if (x.shape() != branch.shape()) {  // one is repeated
+      X sum = Sum<T, Rank, Rank, D>::run(x, branch, 1), norm = Norm::run(sum, weight, epsilon, partial);
+      return {std::move(sum), std::move(norm)};
+    }
+    const Slot slot = branch.slot();
+    auto result = ops::add_rms_norm(x.value(), std::move(branch).take_value(), weight.value(), epsilon);
+    X sum = sum_on_tape(std::move(result.sum), x.tape(), x.slot(), slot);
+    X norm = Norm::on_tape(sum, std::move(result.norm), weight, partial);
+    return {std::move(sum), std::move(norm)};
+  }
+};
 }  // namespace operations
 
 #define DSPP_RMS_NORM_OPERATIONS(TEMPLATE, T)                        \
   TEMPLATE struct CompiledOperation<operations::RmsNorm<T, 3, Cpu>>; \
-  TEMPLATE struct CompiledOperation<operations::RmsNorm<T, 4, Cpu>>;
+  TEMPLATE struct CompiledOperation<operations::RmsNorm<T, 4, Cpu>>; \
+  TEMPLATE struct CompiledOperation<operations::RmsNormOfSum<T, 3, Cpu>>;
 DSPP_DECLARE_OPERATIONS(DSPP_RMS_NORM_OPERATIONS)
 
 /// y = x / sqrt(mean of x^2 + epsilon) * gamma, the mean over the last dimension.
@@ -68,6 +92,15 @@ struct RmsNorm : Layer<P> {
       return X(perform<Norm>(x, weight, epsilon, is_partial_beside<X>), x);
     else
       return x;
+  }
+
+  /// {x + branch, the norm of it}, with the bits of both, in one pass: `auto [y, z] = norm2.of_sum(x, attention(...))`.
+  ///
+  /// Placement   as + and the norm
+  /// Memory      keeps the sum, and a number per row; the sum lies where a moved branch did
+  template <Tracked X, Tracked Branch>
+  constexpr auto of_sum(const X& x, Branch branch) const {
+    return detail::sum_and_norm<P, operations::RmsNormOfSum>(*this, x, std::move(branch), weight);
   }
   constexpr void describe(auto&& f) const { f("epsilon", epsilon); }
 };

@@ -247,8 +247,9 @@ struct AddBias;
 /// (Size rows, Size n, G* into, Write write, const T* x): into[j] (+)= sum over i of x[i, j].
 template <class T, class G>
 struct SumRows;
-/// (Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y, Compute<T>* mean,
-/// Compute<T>* rstd)
+/// (Size rows, Size n, const T* x, const T* residual, const T* gamma, const T* beta, double epsilon, T* sum, T* y,
+/// Compute<T>* mean, Compute<T>* rstd): of x, or of sum = x + residual, which is written and rounded first; both null
+/// without. sum may be x or residual. Moves 2 sizeof(T) bytes an element, and 4 with residual.
 template <class T>
 struct LayerNorm;
 /// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma, const Compute<T>* mean,
@@ -257,7 +258,8 @@ struct LayerNorm;
 /// with earlier.
 template <class T, class G>
 struct LayerNormVjp;
-/// (Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root)
+/// (Size rows, Size n, const T* x, const T* residual, const T* gamma, double epsilon, T* sum, T* y, Compute<T>*
+/// inverse_root): as LayerNorm.
 template <class T>
 struct RmsNorm;
 /// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* earlier, const T* gamma, const Compute<T>*

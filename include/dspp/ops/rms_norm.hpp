@@ -14,6 +14,32 @@ struct RmsNormResult {
   Tensor<Compute<T>, 1, D> inverse_root;  // [rows]
 };
 
+/// A sum, its norm, and what the norm's backward needs.
+template <class T, int Rank, class D>
+struct RmsNormOfSum {
+  Tensor<T, Rank, D> sum;
+  RmsNormResult<T, Rank, D> norm;
+};
+
+namespace detail {
+/// Of x, or with a residual (else null) of sum = x + residual.
+template <class T, int Rank, class D>
+constexpr RmsNormResult<T, Rank, D> rms_norm_of(const Tensor<T, Rank, D>& x, const T* residual,
+                                                const Tensor<T, 1, D>& gamma, double epsilon, T* sum) {
+  require_length(gamma[0], x[-1], "rms_norm", "a gamma");
+  const Size rows = x.shape().rows();
+  auto& memory = x.memory();
+  RmsNormResult<T, Rank, D> result{
+      Tensor<T, Rank, D>::uninitialized(x.shape(), memory, Category::activations, "rms_norm"),
+      Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "rms_norm")};
+  memory.count_flops(4.0 * static_cast<double>(x.count()));
+  note_moved(x, result.y);
+  launch<kernels::RmsNorm<T>, D>(memory, rows, x[-1], x.data(), residual, gamma.data(), epsilon, sum, result.y.data(),
+                                 result.inverse_root.data());
+  return result;
+}
+}  // namespace detail
+
 /// y = x / sqrt(mean of x^2 + epsilon) * gamma over the n elements of the last dimension.
 ///
 /// Cost     4 operations an element
@@ -23,17 +49,24 @@ struct RmsNormResult {
 template <class T, int Rank, class D>
 constexpr RmsNormResult<T, Rank, D> rms_norm(const Tensor<T, Rank, D>& x, const Tensor<T, 1, D>& gamma,
                                              double epsilon) {
-  detail::require_length(gamma[0], x[-1], "rms_norm", "a gamma");
-  const Size rows = x.shape().rows();
-  auto& memory = x.memory();
-  RmsNormResult<T, Rank, D> result{
-      Tensor<T, Rank, D>::uninitialized(x.shape(), memory, Category::activations, "rms_norm"),
-      Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "rms_norm")};
-  memory.count_flops(4.0 * static_cast<double>(x.count()));
-  note_moved(x, result.y);
-  launch<kernels::RmsNorm<T>, D>(memory, rows, x[-1], x.data(), gamma.data(), epsilon, result.y.data(),
-                                 result.inverse_root.data());
-  return result;
+  return detail::rms_norm_of<T>(x, nullptr, gamma, epsilon, nullptr);
+}
+
+/// sum = x + residual, rounded, and the RMS norm of it: as add_layer_norm.
+///
+/// Cost     5 operations an element
+/// Memory   one or two tensors like x, and a number per row
+/// Throws   Error(shape)
+template <class T, int Rank, class D>
+constexpr RmsNormOfSum<T, Rank, D> add_rms_norm(const Tensor<T, Rank, D>& x, Tensor<T, Rank, D> residual,
+                                                const Tensor<T, 1, D>& gamma, double epsilon) {
+  require_same_shape(x.shape(), residual.shape(), "add_rms_norm");
+  const T* const added = residual.data();
+  auto sum = in_place_or_new(residual, "add_rms_norm");
+  x.memory().count_flops(static_cast<double>(x.count()));
+  note_moved(sum, sum);
+  auto norm = detail::rms_norm_of(x, added, gamma, epsilon, sum.data());
+  return {std::move(sum), std::move(norm)};
 }
 
 /// dx + earlier, with h = x * inverse_root and g = dy * gamma: dx = inverse_root * (g - h avg(g h)); dgamma (+)= sum

@@ -59,12 +59,13 @@ template <class T>
 inline constexpr bool copies_rows = !std::is_same_v<T, double>;
 
 /// The rows [begin, begin + rows) in the computing type: in place, or converted in `room` ([rows, columns]). Rows that
-/// collide are copied there where a product walks down their columns: as a right operand that is not transposed.
+/// collide, and whose copies do not, are copied there where a product walks down their columns: as a right operand that
+/// is not transposed.
 template <class T>
 HeadRows<const Compute<T>> tile_rows(HeadRows<const T> from, Size begin, Size rows, Size columns, Compute<T>* room,
                                      bool walked = false) {
   if constexpr (std::is_same_v<T, Compute<T>>)
-    if (!walked || !rows_collide<T>(from.stride)) return {from[begin], from.stride};
+    if (!walked || !rows_collide<T>(from.stride) || rows_collide<T>(columns)) return {from[begin], from.stride};
   for (Size i = 0; i < rows; ++i) convert_row(from[begin + i], columns, room + i * columns);
   return {room, columns};
 }

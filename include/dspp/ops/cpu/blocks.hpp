@@ -69,6 +69,20 @@ template <class T>
   for (int j = 0; j < block_length; ++j) to[j] += a[j];
 }
 
+/// sum = x + residual of n elements, rounded. Returns sum, which may be either.
+template <class T>
+const T* add_row(Size n, const T* x, const T* residual, T* sum) {
+  using C = Compute<T>;
+  Lanes<C> buffer_a, buffer_b, result;
+  for (Size j = 0; j < n; j += block_length) {
+    const C* a = read_block(buffer_a, x + j, n - j);
+    const C* b = read_block(buffer_b, residual + j, n - j);
+    for (int k = 0; k < block_length; ++k) result[k] = a[k] + b[k];
+    store_block(sum + j, result, n - j);
+  }
+  return sum;
+}
+
 /// The sum of a block, as a tree of constant shape.
 template <class C>
 [[gnu::always_inline]] inline C sum_lanes(Lanes<C>& x) {

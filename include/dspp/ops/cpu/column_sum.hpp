@@ -13,7 +13,7 @@ struct Kernel<kernels::AddBias<T>, Cpu> {
 };
 
 /// into[j] (+)= sum_i x[i, j], in runs of 64 rows that are then summed: the rounding error grows with 64 + rows / 64
-/// rather than with rows. Threads share the columns, in strips of whole cache lines.
+/// rather than with rows. Threads share the columns, in strips as wide as a page: narrow ones reach half of the rate.
 template <class T, class G>
 struct Kernel<kernels::SumRows<T, G>, Cpu> {
   static void run(Size rows, Size n, G* into, Write write, const T* x);
@@ -25,6 +25,33 @@ struct Kernel<kernels::SumRows<T, G>, Cpu> {
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
+
+namespace dspp::cpu::detail {
+
+/// sums[j] += x[i * stride + j] for one i after the other, four in one pass over the sums. There is room in sums for
+/// whole blocks.
+template <class T>
+void add_rows(Size rows, Size n, Size stride, const T* x, Compute<T>* sums) {
+  using C = Compute<T>;
+  Lanes<C> buffers[4];
+  Size i = 0;
+  for (; i + 4 <= rows; i += 4)
+    for (Size j = 0; j < n; j += block_length) {
+      const T* const row = x + i * stride + j;
+      const C* a = read_block(buffers[0], row, n - j);
+      const C* b = read_block(buffers[1], row + stride, n - j);
+      const C* c = read_block(buffers[2], row + 2 * stride, n - j);
+      const C* d = read_block(buffers[3], row + 3 * stride, n - j);
+      for (int k = 0; k < block_length; ++k) sums[j + k] = sums[j + k] + a[k] + b[k] + c[k] + d[k];
+    }
+  for (; i < rows; ++i)
+    for (Size j = 0; j < n; j += block_length) {
+      const C* a = read_block(buffers[0], x + i * stride + j, n - j);
+      for (int k = 0; k < block_length; ++k) sums[j + k] += a[k];
+    }
+}
+
+}  // namespace dspp::cpu::detail
 
 namespace dspp {
 
@@ -48,23 +75,18 @@ template <class T, class G>
 void Kernel<kernels::SumRows<T, G>, Cpu>::run(Size rows, Size n, G* into, Write write, const T* x) {
   using namespace cpu;
   using C = Compute<T>;
-  constexpr Size run = 64;
-  constexpr int blocks = 4;
-  parallel_for(n, blocks * block_length, [=](Size begin, Size end) {
-    Lanes<C> totals[blocks] = {};
+  constexpr Size run = 64, widest = 1024;
+  const Size share = n / threads_of_a_loop() / block_length * block_length;
+  parallel_for(n, std::clamp<Size>(share, 2 * block_length, widest), [=](Size begin, Size end) {
+    C totals[widest], sums[widest];
+    std::fill_n(totals, widest, C(0));
     for (Size first = 0; first < rows; first += run) {
-      Lanes<C> sums[blocks] = {}, buffer;
-      for (Size i = first; i < std::min(rows, first + run); ++i)
-        for (Size j = begin; j < end; j += block_length) {
-          const C* a = read_block(buffer, x + i * n + j, end - j);
-          Lanes<C>& sum = sums[(j - begin) / block_length];
-          for (int k = 0; k < block_length; ++k) sum[k] += a[k];
-        }
-      for (int b = 0; b < blocks; ++b)
-        for (int k = 0; k < block_length; ++k) totals[b][k] += sums[b][k];
+      std::fill_n(sums, widest, C(0));
+      cpu::detail::add_rows(std::min(run, rows - first), end - begin, n, x + first * n + begin, sums);
+      for (Size j = 0; j < end - begin; ++j) totals[j] += sums[j];
     }
     for (Size j = begin; j < end; ++j) {
-      const C total = totals[(j - begin) / block_length][(j - begin) % block_length];
+      const C total = totals[j - begin];
       into[j] = static_cast<G>(write == Write::accumulate ? static_cast<C>(into[j]) + total : total);
     }
   });

@@ -7,11 +7,11 @@
 
 namespace dspp {
 
-/// y = (x - mean) * rstd * gamma + beta, row by row of [rows, n].
+/// y = (x - mean) * rstd * gamma + beta, row by row of [rows, n]; with a residual of sum = x + residual.
 template <class T>
 struct Kernel<kernels::LayerNorm<T>, Cpu> {
-  static void run(Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y, Compute<T>* mean,
-                  Compute<T>* rstd);
+  static void run(Size rows, Size n, const T* x, const T* residual, const T* gamma, const T* beta, double epsilon,
+                  T* sum, T* y, Compute<T>* mean, Compute<T>* rstd);
 };
 
 /// dx + earlier (null: dx), which may be in dy or earlier; dgamma and dbeta summed in Compute<T> piece by piece and
@@ -102,17 +102,19 @@ void layer_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* earlier
 namespace dspp {
 
 template <class T>
-void Kernel<kernels::LayerNorm<T>, Cpu>::run(Size rows, Size n, const T* x, const T* gamma, const T* beta,
-                                             double epsilon, T* y, Compute<T>* mean, Compute<T>* rstd) {
+void Kernel<kernels::LayerNorm<T>, Cpu>::run(Size rows, Size n, const T* x, const T* residual, const T* gamma,
+                                             const T* beta, double epsilon, T* sum, T* y, Compute<T>* mean,
+                                             Compute<T>* rstd) {
   using namespace cpu;
   using C = Compute<T>;
   parallel_for(rows, 16, [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
-      cpu::detail::moments_of_row(n, x + i * n, epsilon, mean[i], rstd[i]);
+      const T* const row = residual == nullptr ? x + i * n : add_row(n, x + i * n, residual + i * n, sum + i * n);
+      cpu::detail::moments_of_row(n, row, epsilon, mean[i], rstd[i]);
       const C m = mean[i], inverse = rstd[i];
       Lanes<C> buffer_a, buffer_b, buffer_g, result;
       for (Size j = 0; j < n; j += block_length) {
-        const C* a = read_block(buffer_a, x + i * n + j, n - j);
+        const C* a = read_block(buffer_a, row + j, n - j);
         const C* g = read_block(buffer_g, gamma + j, n - j);
         const C* b = read_block(buffer_b, beta + j, n - j);
         for (int k = 0; k < block_length; ++k) result[k] = (a[k] - m) * inverse * g[k] + b[k];

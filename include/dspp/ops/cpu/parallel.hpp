@@ -14,6 +14,15 @@
 
 namespace dspp::cpu {
 
+/// How many threads a loop of the calling thread has.
+inline int threads_of_a_loop() {
+#if DSPP_HAS_OPENMP()
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
 /// Calls f(begin, end) for the pieces [0, grain), [grain, 2 grain), ... of [0, count), on the threads of the calling
 /// thread (omp_get_max_threads, set per rank thread).
 ///
@@ -28,7 +37,7 @@ void parallel_for(Size count, Size grain, const F& f) {
   const Size pieces = (count + grain - 1) / grain;
   const auto piece = [&](Size i) { f(i * grain, std::min(count, (i + 1) * grain)); };
 #if DSPP_HAS_OPENMP()
-  if (pieces > 1 && omp_get_max_threads() > 1 && !omp_in_parallel()) {
+  if (pieces > 1 && threads_of_a_loop() > 1) {
     std::exception_ptr error;  // none may leave a parallel region
 #pragma omp parallel for schedule(dynamic, 1)
     for (Size i = 0; i < pieces; ++i) {

@@ -7,10 +7,11 @@
 
 namespace dspp {
 
-/// y = x * inverse_root * gamma, row by row of [rows, n].
+/// y = x * inverse_root * gamma, row by row of [rows, n]; with a residual of sum = x + residual.
 template <class T>
 struct Kernel<kernels::RmsNorm<T>, Cpu> {
-  static void run(Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root);
+  static void run(Size rows, Size n, const T* x, const T* residual, const T* gamma, double epsilon, T* sum, T* y,
+                  Compute<T>* inverse_root);
 };
 
 /// dx + earlier (null: dx), which may be in dy or earlier; dgamma summed in Compute<T> piece by piece and rounded once.
@@ -86,17 +87,18 @@ void rms_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* earlier, 
 namespace dspp {
 
 template <class T>
-void Kernel<kernels::RmsNorm<T>, Cpu>::run(Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y,
-                                           Compute<T>* inverse_root) {
+void Kernel<kernels::RmsNorm<T>, Cpu>::run(Size rows, Size n, const T* x, const T* residual, const T* gamma,
+                                           double epsilon, T* sum, T* y, Compute<T>* inverse_root) {
   using namespace cpu;
   using C = Compute<T>;
   parallel_for(rows, 16, [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
-      const C inverse = cpu::detail::inverse_root_of_row(n, x + i * n, epsilon);
+      const T* const row = residual == nullptr ? x + i * n : add_row(n, x + i * n, residual + i * n, sum + i * n);
+      const C inverse = cpu::detail::inverse_root_of_row(n, row, epsilon);
       inverse_root[i] = inverse;
       Lanes<C> buffer_a, buffer_g, result;
       for (Size j = 0; j < n; j += block_length) {
-        const C* a = read_block(buffer_a, x + i * n + j, n - j);
+        const C* a = read_block(buffer_a, row + j, n - j);
         const C* g = read_block(buffer_g, gamma + j, n - j);
         for (int k = 0; k < block_length; ++k) result[k] = a[k] * inverse * g[k];
         store_block(y + i * n + j, result, n - j);
