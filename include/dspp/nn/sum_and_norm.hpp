@@ -6,7 +6,8 @@
 #include <utility>
 
 #include <dspp/autograd/operators.hpp>
-#include <dspp/nn/parameter.hpp>
+#include <dspp/nn/layer.hpp>
+#include <dspp/placement/rules.hpp>
 
 namespace dspp {
 
