@@ -22,6 +22,9 @@ HeapCount heap_of_this_thread() noexcept;
 std::int64_t heap_peak_of_this_thread() noexcept;
 void reset_heap_peak_of_this_thread() noexcept;
 
+/// How often any thread called operator new. Those of oneDNN do not count.
+std::int64_t heap_requests() noexcept;
+
 /// The n-th request of any thread from now on throws std::bad_alloc, once; 0: none does. Returns how many there were
 /// since the last call.
 std::int64_t fail_heap_request(std::int64_t n) noexcept;

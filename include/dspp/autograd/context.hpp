@@ -49,6 +49,14 @@ struct CountedTargets {
   int terms = 0, means = 0;          ///< of the forward; of them cross-entropies
   int means_of_loss = 0;             ///< cross-entropies that got a gradient
   bool all_count = false;            ///< mean_over_samples: what the terms count is not asked
+
+  /// Of the next forward; the list keeps its memory.
+  constexpr void clear() {
+    of_terms.clear();
+    List<Scalar<double, D>> kept(std::move(of_terms));
+    *this = {};
+    of_terms = std::move(kept);
+  }
 };
 
 /// How many numbers a forward may report.

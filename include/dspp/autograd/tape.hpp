@@ -2,7 +2,9 @@
 /// The tape: a list of {saved inputs, backward}, run once in reverse order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -11,6 +13,7 @@
 #include <dspp/autograd/context.hpp>
 #include <dspp/autograd/value_kind.hpp>
 #include <dspp/base/list.hpp>
+#include <dspp/base/stack_memory.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/gelu_form.hpp>
 #include <dspp/tensor/operation.hpp>
@@ -49,8 +52,9 @@ struct GeluArgument {
 /// A pass is the time between two calls of clear(). A gradient for a variable of another tape or of an earlier pass is
 /// an error, and so is one given after the variable's own backward.
 ///
-/// Memory   one node per operation, freed with what it saved right after its backward. Gradients are passed by move: an
-///          operation with the only handle may write into it.
+/// Memory   one node per operation, freed with what it saved right after its backward, in blocks that later passes use
+///          again: a steady step takes nothing from the heap. Gradients are passed by move: an operation with the only
+///          handle may write into it.
 /// Throws   Error(state) for a slot of another tape or pass, Error(shape) for a gradient unlike its variable
 ///
 /// Nodes are type-erased by function pointers: nvcc stops on virtual functions of class templates in constant
@@ -157,7 +161,7 @@ class Tape {
  private:
   struct Node {
     bool (*run)(Node*, Tape&);  // true if a gradient reached it
-    void (*destroy)(Node*);
+    void (*destroy)(Node*, Tape&);
     Node* before = nullptr;
     std::size_t first_use = 0;  // index of its first noted use
   };
@@ -201,8 +205,26 @@ class Tape {
   /// Destroys a node that ran, also if it threw.
   struct Destroy {
     Node* node;
-    constexpr ~Destroy() { node->destroy(node); }
+    Tape& tape;
+    constexpr ~Destroy() { node->destroy(node, tape); }
   };
+  /// Whether a node lies in the tape's blocks. Those of constant expressions and of unusual alignment are on the heap.
+  template <class N>
+  static constexpr bool is_in_blocks() {
+    return !std::is_constant_evaluated() && alignof(N) <= alignof(std::max_align_t);
+  }
+  template <class N, class... Of>
+  constexpr N* new_node(Of&&... of) {
+    if (!is_in_blocks<N>()) return new N(std::forward<Of>(of)...);
+    return std::construct_at(static_cast<N*>(blocks_.push(sizeof(N))), std::forward<Of>(of)...);
+  }
+  template <class N>
+  constexpr void delete_node(Node* node) {
+    auto* const whole = static_cast<N*>(node);
+    if (!is_in_blocks<N>()) return delete whole;
+    std::destroy_at(whole);
+    blocks_.pop(whole, sizeof(N));
+  }
   constexpr void push(Node* node) {
     node->before = last_;
     node->first_use = noted_;
@@ -227,7 +249,7 @@ class Tape {
   constexpr void destroy_nodes() {
     while (last_) {
       Node* node = pop();
-      node->destroy(node);
+      node->destroy(node, *this);
     }
   }
 
@@ -242,6 +264,7 @@ class Tape {
   List<int*> uses_;               // in the order of the nodes
   std::size_t noted_ = 0;         // those that belong to nodes
   Mode mode_ = Mode::record;
+  StackMemory blocks_;  // of nodes
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -255,7 +278,7 @@ struct Tape<D>::BoundaryNode : Node {
     static_cast<BoundaryNode*>(node)->backward(tape);
     return true;
   }
-  static constexpr void end(Node* node) { delete static_cast<BoundaryNode*>(node); }
+  static constexpr void end(Node* node, Tape& tape) { tape.template delete_node<BoundaryNode>(node); }
 };
 
 template <Device D>
@@ -275,7 +298,7 @@ struct Tape<D>::OutputNode : Node {
     self->backward(tape, Tensor<T, Rank, D>::view(std::move(sum.storage), sum.offset, self->shape));
     return true;
   }
-  static constexpr void end(Node* node) { delete static_cast<OutputNode*>(node); }
+  static constexpr void end(Node* node, Tape& tape) { tape.template delete_node<OutputNode>(node); }
 };
 
 template <Device D>
@@ -340,14 +363,14 @@ template <Device D>
 template <class T, int Rank, class Backward>
 constexpr void Tape<D>::record(Slot output, const Shape<Rank>& shape, Backward&& backward) {
   if (output.number >= 0 && recording())
-    push(new OutputNode<T, Rank, std::remove_cvref_t<Backward>>(output, shape, std::move(backward)));
+    push(new_node<OutputNode<T, Rank, std::remove_cvref_t<Backward>>>(output, shape, std::move(backward)));
 }
 
 template <Device D>
 template <class T, int Rank, class Backward>
 constexpr void Tape<D>::record_gelu(Slot output, const Shape<Rank>& shape, Backward&& backward) {
   if (output.number < 0 || !recording()) return;
-  auto* const node = new OutputNode<T, Rank, std::remove_cvref_t<Backward>>(output, shape, std::move(backward));
+  auto* const node = new_node<OutputNode<T, Rank, std::remove_cvref_t<Backward>>>(output, shape, std::move(backward));
   push(node);
   gelus_.push_back({output.number, &node->backward});
 }
@@ -355,7 +378,7 @@ constexpr void Tape<D>::record_gelu(Slot output, const Shape<Rank>& shape, Backw
 template <Device D>
 template <class Backward>
 constexpr void Tape<D>::record_boundary(Backward&& backward) {
-  if (recording()) push(new BoundaryNode<std::remove_cvref_t<Backward>>(std::move(backward)));
+  if (recording()) push(new_node<BoundaryNode<std::remove_cvref_t<Backward>>>(std::move(backward)));
 }
 
 template <Device D>
@@ -412,7 +435,7 @@ template <Device D>
 constexpr void Tape<D>::run_back_to(const Node* end) {
   while (last_ != end) {
     Node* node = pop();
-    const Destroy destroy{node};
+    const Destroy destroy{node, *this};
     memory().end_operation();
     const bool ran = node->run(node, *this);
     if (node->first_use != uses_.size()) drop_uses(node->first_use, ran);
@@ -422,8 +445,12 @@ constexpr void Tape<D>::run_back_to(const Node* end) {
 template <Device D>
 constexpr void Tape<D>::clear() {
   destroy_nodes();
-  gradients_.free();
-  gelus_.free();
+  if (std::is_constant_evaluated()) {
+    gradients_.free(), gelus_.free();  // fewer steps
+  } else {
+    blocks_.clear();
+    gradients_.clear(), gelus_.clear();
+  }
   kinds_.clear();
   uses_.clear();
   noted_ = 0;

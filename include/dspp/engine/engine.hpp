@@ -352,7 +352,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   const detail::Training training(context.training);
   const Size before = forwards_++ * world_.data_size() + world_.data_rank();
   context.random = detail::position_of(batch, weights_.context().random.key, steps_, before, sizes_.micro_batch);
-  context.targets = {}, context.reports.free();
+  context.targets.clear(), context.reports.clear();
   context.expected_seed = seed_of_all();
   guard_.before_forward();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
@@ -363,8 +363,8 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
     return weights_.rooted().within(micro.tape_, [&] { return weights_.loss_of(micro.tape_, batch); });
   });
   micro.targets_ = counts_of(context.targets, batch, loss.value(), P::cp);
-  context.targets.of_terms.free();
-  micro.reports_ = std::exchange(context.reports, {});
+  context.targets.of_terms.clear();
+  std::swap(micro.reports_, context.reports);
   loss.counted = Scalar<double, D>::view(micro.targets_.storage(), TargetCounts::counted, {});
   micro.waits_for_backward_ = true;
   micro.step_ = begun_;
@@ -395,7 +395,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   if (check_.due()) check_.note(micro_steps_, std::move(micro.input_), micro.reports_, reported.all_count);
   auto seed = step_targets_.add(micro.targets_, loss.value(), seed_of_all(), reported);
   step_targets_.add_reports(micro.reports_, micro.targets_);
-  micro.reports_.free(), micro.targets_ = {};
+  micro.reports_.clear(), micro.targets_ = {};
   guard_.before_backward(micro.suspect_, micro_steps_ + 1);
   for (Unit<T, D>* unit : units()) unit->begin_pass();
   detail::with_sentence("backward", site, [&] { micro.tape_.backward(loss.slot(), std::move(seed)); });

@@ -35,7 +35,7 @@ class MicroStepState {
   [[gnu::noinline]] constexpr void abandon() {
     tape_.clear();
     targets_ = {};
-    reports_.free();
+    reports_.clear();
     waits_for_backward_ = false;
     if (!counts_uses_) return;
     for (int& pending : uses_) pending = 0;
