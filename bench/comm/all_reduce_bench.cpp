@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Thread collectives from 1 KB to 256 MB on 2 and 4 ranks. bytes_per_second counts the whole buffer once per call: x
-/// of all_reduce, in of reduce_scatter, out of all_gather. `memory` is a plain copy by one rank: the machine's limit.
+/// of all_reduce, in of reduce_scatter, out of all_gather.
+///
+/// `share` is that of the bound: the time that the least traffic takes at the rate of ranks that each copy the buffer at
+/// the same time, in turns with the collective. all_reduce reads and writes x of every rank, as those copies do; the
+/// other two read (write) it of every rank, and write (read) it once. Where ranks outnumber cores, both wait.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <thread>
 #include <vector>
 
 #include <dspp/comm.hpp>
+
+#include "../ops/alternate.hpp"
 
 namespace {
 
@@ -22,50 +30,62 @@ struct Memory {
   Buffer part() { return buffer(slice.data(), static_cast<Size>(slice.size())); }
 };
 
-/// Times `collective` on rank 0, the benchmark's own thread; the other ranks make the same number of calls.
+/// Times `collective` on rank 0, the benchmark's own thread, in turns with copies; the other ranks make the same calls.
+/// `traffic` is the collective's in bytes of the buffer, over all ranks.
 template <class Call>
-void run(benchmark::State& state, Call collective) {
+void run(benchmark::State& state, Call collective, double traffic) {
   const auto ranks = static_cast<int>(state.range(0));
   const Size bytes = state.range(1);
   ThreadGroup group(ranks);
-  const auto calls = static_cast<Size>(state.max_iterations);
-  std::vector<std::thread> others;
-  for (int r = 1; r < ranks; ++r) {
-    others.emplace_back([&, r] {
-      Threads c = group.communicator(r);
-      Memory memory(bytes, ranks);
-      c.barrier();
-      for (Size i = 0; i < calls; ++i) collective(c, memory);
-    });
+  std::array<double, 2> seconds{};
+  const auto one_rank = [&](int rank) {
+    Threads c = group.communicator(rank);
+    Memory memory(bytes, ranks);
+    std::vector<float> copied(memory.whole.size());
+    const int times = static_cast<int>(std::clamp<Size>((4 << 20) / bytes, 1, 256));
+    const auto medians = bench::alternate(
+        9,
+        [&] {
+          c.barrier();
+          for (int i = 0; i < times; ++i)
+            std::memcpy(copied.data(), memory.whole.data(), static_cast<std::size_t>(bytes));
+          c.barrier();
+        },
+        [&] {
+          c.barrier();
+          for (int i = 0; i < times; ++i) collective(c, memory);
+          c.barrier();
+        });
+    if (rank == 0) seconds = {medians[0] / times, medians[1] / times};
+  };
+  for (auto _ : state) {
+    std::vector<std::thread> others;
+    for (int r = 1; r < ranks; ++r) others.emplace_back(one_rank, r);
+    one_rank(0);
+    for (std::thread& t : others) t.join();
+    state.SetIterationTime(seconds[1]);
+    state.counters["share"] = seconds[0] * traffic / (2.0 * ranks) / seconds[1];
+    state.counters["bytes_per_second"] =
+        benchmark::Counter(static_cast<double>(bytes) / seconds[1], {}, benchmark::Counter::kIs1024);
   }
-  Threads c = group.communicator(0);
-  Memory memory(bytes, ranks);
-  c.barrier();
-  for (auto _ : state) collective(c, memory);
-  for (std::thread& t : others) t.join();
-  state.SetBytesProcessed(static_cast<Size>(state.iterations()) * bytes);
 }
 
 void all_reduce_threads(benchmark::State& state) {
-  run(state, [](Threads& c, Memory& m) { all_reduce(c, m.all(), Purpose::gradient); });
+  const auto ranks = static_cast<double>(state.range(0));
+  run(
+      state, [](Threads& c, Memory& m) { all_reduce(c, m.all(), Purpose::gradient); }, 2 * ranks);
 }
 
 void reduce_scatter_threads(benchmark::State& state) {
-  run(state, [](Threads& c, Memory& m) { reduce_scatter(c, m.all(), m.part(), Purpose::gradient); });
+  const auto ranks = static_cast<double>(state.range(0));
+  run(
+      state, [](Threads& c, Memory& m) { reduce_scatter(c, m.all(), m.part(), Purpose::gradient); }, ranks + 1);
 }
 
 void all_gather_threads(benchmark::State& state) {
-  run(state, [](Threads& c, Memory& m) { all_gather(c, m.part(), m.all(), Purpose::parameter); });
-}
-
-void memory(benchmark::State& state) {
-  const auto bytes = static_cast<std::size_t>(state.range(0));
-  std::vector<char> from(bytes, 1), to(bytes);
-  for (auto _ : state) {
-    std::memcpy(to.data(), from.data(), bytes);
-    benchmark::ClobberMemory();
-  }
-  state.SetBytesProcessed(static_cast<Size>(state.iterations()) * state.range(0));
+  const auto ranks = static_cast<double>(state.range(0));
+  run(
+      state, [](Threads& c, Memory& m) { all_gather(c, m.part(), m.all(), Purpose::parameter); }, ranks + 1);
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
@@ -73,12 +93,11 @@ void sizes(benchmark::internal::Benchmark* b) {
     for (Size bytes = 1 << 10; bytes <= 256 << 20; bytes *= 8) b->Args({ranks, bytes});
     b->Args({ranks, 64 << 20});
   }
-  b->ArgNames({"ranks", "bytes"})->UseRealTime();
+  b->ArgNames({"ranks", "bytes"})->Iterations(1)->UseManualTime();
 }
 
 BENCHMARK(all_reduce_threads)->Apply(sizes);
 BENCHMARK(reduce_scatter_threads)->Apply(sizes);
 BENCHMARK(all_gather_threads)->Apply(sizes);
-BENCHMARK(memory)->ArgName("bytes")->Arg(1 << 10)->Arg(1 << 20)->Arg(64 << 20)->Arg(256 << 20);
 
 }  // namespace

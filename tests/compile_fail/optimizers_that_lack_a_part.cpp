@@ -32,7 +32,7 @@ struct Mine {
 #ifdef DSPP_TWIN
     return [](auto&) {};
 #else
-    return [](UpdateBlock<S, 32>&) {};
+    return [](UpdateBlock<S, 8>&) {};
 #endif
   }
 };

@@ -13,7 +13,7 @@ namespace dspp {
 namespace detail {
 /// How devices call a rule: const, on blocks of one element and of many.
 template <class Rule, class S>
-concept RuleOf = requires(const Rule& rule, UpdateBlock<S, 1>& one, UpdateBlock<S, 32>& many) {
+concept RuleOf = requires(const Rule& rule, UpdateBlock<S, 1>& one, UpdateBlock<S, 8>& many) {
   rule(one);
   rule(many);
 };

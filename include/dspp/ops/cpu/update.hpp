@@ -40,47 +40,77 @@ S* accumulating(const FlatRange<T, G, S>& range) {
   return range.master;
 }
 
-/// Room for the inputs of a block.
+/// The inputs of a block in the types of a rule: in place, or converted and padded in the buffers.
 template <class G, class S>
-struct UpdateBuffers {
+struct UpdateInputs {
+  const Compute<G>* gradient;
+  const S *values, *moments[max_moments];
   Lanes<Compute<G>> gradients;
-  Lanes<S> others[3];
+  Lanes<S> others[max_moments + 1];
+
+  template <class T>
+  [[gnu::always_inline]] void read(const FlatRange<T, G, S>& range, const S* from, int moment_count, Size i,
+                                   Size length) {
+    gradient = read_block(gradients, range.gradient + i, length);
+    values = read_block(others[max_moments], from + i, length);
+    for (int m = 0; m < moment_count; ++m)
+      moments[m] = read_block(others[m], static_cast<const S*>(range.moments[m] + i), length);
+  }
 };
 
-/// A block of a range from element i on, before a rule: what the rule does not write is unchanged.
-template <int moment_count, class T, class G, class S>
-[[gnu::always_inline]] inline void read_update_block(UpdateBlock<S, block_length>& block, UpdateBuffers<G, S>& buffers,
-                                                     const FlatRange<T, G, S>& range, const S* values, Size i,
-                                                     Size length, S scale) {
-  const Compute<G>* g = read_block(buffers.gradients, range.gradient + i, length);
-  for (int k = 0; k < block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
-  block.value = read_block(buffers.others[2], values + i, length);
-  for (int m = 0; m < moment_count; ++m)
-    block.moments[m] = read_block(buffers.others[m], static_cast<const S*>(range.moments[m] + i), length);
-  for (int k = 0; k < block_length; ++k) block.new_value[k] = block.value[k];
-  for (int m = 0; m < moment_count; ++m)
-    for (int k = 0; k < block_length; ++k) block.new_moments[m][k] = block.moments[m][k];
+/// Copies a vector register's elements: a loop of copies would become narrower ones, which wait for the wider stores.
+template <class S>
+[[gnu::always_inline]] inline void copy_vector(S* to, const S* from) {
+  using Vector [[gnu::vector_size(8 * sizeof(S)), gnu::aligned(alignof(S)), gnu::may_alias]] = S;
+  *reinterpret_cast<Vector*>(to) = *reinterpret_cast<const Vector*>(from);
 }
 
-/// Applies a rule to every block of a range.
+/// Elements that a rule gets at once: those of a vector register, in which all that it computes stays.
+inline constexpr int rule_length = 8;
+static_assert(block_length % rule_length == 0);
+
+/// The elements of a rule from the k-th of a block on: what the rule does not write is unchanged.
+template <int moment_count, class G, class S>
+[[gnu::always_inline]] inline void begin_rule(UpdateBlock<S, rule_length>& block, const UpdateInputs<G, S>& of, int k,
+                                              S scale) {
+  block.value = of.values + k;
+  for (int m = 0; m < moment_count; ++m) block.moments[m] = of.moments[m] + k;
+  for (int j = 0; j < rule_length; ++j) block.gradient[j] = static_cast<S>(of.gradient[k + j]) * scale;
+  copy_vector(block.new_value, block.value);
+  for (int m = 0; m < moment_count; ++m) copy_vector(block.new_moments[m], block.moments[m]);
+}
+
+/// Applies a rule to every element of a range.
 template <int moment_count, class T, class G, class S, class Rule>
 void update_range(const FlatRange<T, G, S>& range, S scale, const Rule& rule) {
   S* const values = accumulating(range);
   const bool cast = static_cast<const void*>(values) != static_cast<const void*>(range.parameter);
   parallel_for(range.count, 16384, [=](Size begin, Size end) {
-    UpdateBlock<S, block_length> block;
-    UpdateBuffers<G, S> buffers;
+    const FlatRange<T, G, S> own = range;  // what is the loop's own stays in registers
+    const Rule of_loop = rule;
+    const S by = scale;
+    const bool casts = cast;
+    UpdateInputs<G, S> inputs;
+    Lanes<S> new_values, rest[max_moments + 1];
     for (Size i = begin; i < end; i += block_length) {
       const Size length = end - i;
-      read_update_block<moment_count>(block, buffers, range, static_cast<const S*>(values), i, length, scale);
-      rule(block);
-      for (int m = 0; m < moment_count; ++m) store_block(range.moments[m] + i, block.new_moments[m], length);
-      store_block(values + i, block.new_value, length);
-      if constexpr (!std::is_same_v<T, S>) {
-        store_block(range.parameter + i, block.new_value, length);
-      } else {
-        if (cast) store_block(range.parameter + i, block.new_value, length);
+      inputs.read(own, values, moment_count, i, length);
+      S* to[max_moments + 1];
+      for (int m = 0; m < moment_count; ++m) to[m] = length < block_length ? rest[m] : own.moments[m] + i;
+      to[max_moments] = length < block_length ? rest[max_moments] : values + i;
+      for (int k = 0; k < block_length; k += rule_length) {
+        UpdateBlock<S, rule_length> block;
+        begin_rule<moment_count>(block, inputs, k, by);
+        of_loop(block);
+        for (int m = 0; m < moment_count; ++m) copy_vector(to[m] + k, block.new_moments[m]);
+        copy_vector(to[max_moments] + k, block.new_value);
+        if (casts) copy_vector(new_values + k, block.new_value);
       }
+      if (length < block_length) {
+        for (int m = 0; m < moment_count; ++m) std::copy_n(rest[m], length, own.moments[m] + i);
+        std::copy_n(rest[max_moments], length, values + i);
+      }
+      if (casts) store_block(own.parameter + i, new_values, length);
     }
   });
 }

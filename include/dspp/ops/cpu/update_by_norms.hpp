@@ -42,16 +42,18 @@ struct Kernel<kernels::AddUpdateSquares<O, T, G, S>, Cpu> {
                          double* squares) {
     using namespace cpu;
     const S* const values = accumulating(range);
-    UpdateBlock<S, block_length> block;
-    UpdateBuffers<G, S> buffers;
+    UpdateInputs<G, S> inputs;
     squares[0] = squares[1] = 0;
     for (Size i = begin; i < end; i += block_length) {
-      const Size length = end - i;
-      read_update_block<O::moment_count>(block, buffers, range, values, i, length, scale);
-      direction(block);
-      for (int k = 0; k < std::min<Size>(length, block_length); ++k) {
-        const double p = static_cast<double>(block.value[k]), u = static_cast<double>(block.new_value[k]);
-        squares[0] += p * p, squares[1] += u * u;
+      inputs.read(range, values, O::moment_count, i, end - i);
+      for (int k = 0; k < std::min<Size>(end - i, block_length); k += rule_length) {
+        UpdateBlock<S, rule_length> block;
+        begin_rule<O::moment_count>(block, inputs, k, scale);
+        direction(block);
+        for (int j = 0; j < std::min<Size>(end - i - k, rule_length); ++j) {
+          const double p = static_cast<double>(block.value[j]), u = static_cast<double>(block.new_value[j]);
+          squares[0] += p * p, squares[1] += u * u;
+        }
       }
     }
   }
