@@ -84,7 +84,7 @@ function(dspp_add_cuda wanted include_folder folder)
     # call of a host's function, which nvcc else compiles to nothing, with a warning.
     add_custom_command(OUTPUT ${object} DEPENDS ${unit} ${said} DEPFILE ${object}.d VERBATIM
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/dspp_cuda
-      COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${DSPP_CUDA_NVCC} -x cu -std=c++20 -O2 -Xcompiler=-fPIC
+      COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${DSPP_CUDA_NVCC} -x cu -std=c++20 -Xcompiler=-fPIC,-O2
         -diag-suppress=20012,20015 -diag-error=20011,20013,20014 ${flags} ${own} -I${folder} -I${include_folder} ${folders}
         -MD -MF ${object}.d
         -c ${unit} -o ${object}

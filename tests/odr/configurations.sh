@@ -12,18 +12,15 @@ failures=0 checked=0
 after='[])[]'  # what linkers write after a name
 complain() { echo "dspp: $1"; failures=$((failures + 1)); }
 
-# unit <name> <header> [flag...]: compiles the header as a program's main unit and as its other one.
+# unit <name> <header> [flag...]: compiles a unit that has the header and nothing else.
 unit() {
   name=$1 header=$2
   shift 2
-  printf '#include <%s>\nint other();\nint main() { return other(); }\n' "$header" >"$name.main.cpp"
-  printf '#include <%s>\nint other() { return 0; }\n' "$header" >"$name.other.cpp"
-  for part in main other; do
-    $compiler -std=c++20 -I"$root/include" "$@" -c "$name.$part.cpp" -o "$name.$part.o"
-  done
+  echo "#include <$header>" >"$name.cpp"
+  $compiler -std=c++20 -I"$root/include" "$@" -c "$name.cpp" -o "$name.o"
 }
 
-# pairs <linker's flag, or none> <common symbol> <name>...: links every pair.
+# pairs <linker's flag, or none> <common symbol> <name>...: links every pair; a unit and itself are two that are compiled alike.
 pairs() {
   flag=$1 common=$2
   shift 2
@@ -31,7 +28,7 @@ pairs() {
     for b; do
       [ "$a" = "$b" ] || [ "$a" \< "$b" ] || continue
       checked=$((checked + 1))
-      if said=$($compiler $flag "$a.main.o" "$b.other.o" -o program 2>&1); then
+      if said=$($compiler $flag main.o "$a.o" "$b.o" -o program 2>&1); then
         [ "$a" = "$b" ] || complain "units compiled for $a and for $b link $flag, but share classes of different layout."
         continue
       fi
@@ -68,6 +65,7 @@ x86=no
 case $($compiler -dumpmachine) in x86_64*) x86=yes ;; esac
 case $($compiler -Wl,--version 2>/dev/null) in *gold*) named=no ;; *) named=yes ;; esac  # gold names object files only
 
+echo 'int main() {}' | $compiler -fPIC -x c++ -c - -o main.o
 units='plain openmp onednn compiled'
 unit plain dspp/base/config.hpp
 unit openmp dspp/base/types.hpp -D_OPENMP=202011  # what -fopenmp defines, and clang without libomp does not know

@@ -12,7 +12,13 @@ real() { (IFS=:; for folder in $PATH; do [ ! -x "$folder/$1" ] || { echo "$folde
 # on_a_machine <fact>: begins a case as root on a machine that has everything.
 on_a_machine() {
   fact=$1
+  [ -e "$work/whole" ] || { whole_machine && mkdir "$work/whole" && mv "$root" "$machine" "$work/whole"; }
   rm -rf "$root" "$machine"
+  cp -RP "$work/whole/root" "$work/whole/machine" "$work"
+}
+
+# whole_machine: makes the one that cases begin with, at the place that its links name.
+whole_machine() {
   mkdir -p "$root" "$machine/bin" "$machine/headers/doctest" "$machine/headers/benchmark" "$machine/headers/Eigen" \
     "$machine/headers/CLI" "$machine/version" "$machine/apt"
   cp -R "$source/dspp" "$source/scripts" "$root"
