@@ -2,8 +2,8 @@
 /// Thread collectives from 1 KB to 256 MB on 2 and 4 ranks. bytes_per_second counts the whole buffer once per call: x
 /// of all_reduce, in of reduce_scatter, out of all_gather.
 ///
-/// `share` is that of the bound: the time that the least traffic takes at the rate of ranks that each copy the buffer at
-/// the same time, in turns with the collective. all_reduce reads and writes x of every rank, as those copies do; the
+/// `share` is that of the bound: the time that the least traffic takes at the rate of ranks that each copy the buffer
+/// at the same time, in turns with the collective. all_reduce reads and writes x of every rank, as those copies do; the
 /// other two read (write) it of every rank, and write (read) it once. Where ranks outnumber cores, both wait.
 #include <benchmark/benchmark.h>
 

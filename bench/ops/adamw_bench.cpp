@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// AdamW over a flat range next to the machine's bandwidth: a loop that reads and writes the same arrays, each once, and
-/// computes next to nothing. `share` is that loop's time over AdamW's; `gb_per_second` counts what is read and written.
+/// AdamW over a flat range next to the machine's bandwidth: a loop that reads and writes the same arrays, each once,
+/// and computes next to nothing. `share` is that loop's time over AdamW's; `gb_per_second` counts what is read and
+/// written.
 #include <benchmark/benchmark.h>
 
 #include <type_traits>
