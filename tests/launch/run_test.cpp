@@ -86,7 +86,7 @@ struct Operation {
 };
 
 /// The seven operations of a communicator, as rank 0 of two calls them.
-std::vector<Operation> operations() {
+std::vector<Operation> every_operation() {
   static std::vector<float> a(8, 1.0f), b(8);
   static constexpr auto on = [](std::vector<float>& x, Size count) { return buffer(x.data(), count); };
   return {{"all_reduce", [](AnyCommunicator& c) { all_reduce(c, on(a, 8), Purpose::gradient); }},
@@ -123,7 +123,7 @@ TEST_CASE("a world says its rank's places along Data, Cp and Tp, which are those
 TEST_CASE("a thread rank that never returns is named after the timeout, in every operation, and the process ends") {
   for (const auto& never_returns : {sleep_for_ever, compute_for_ever}) {
     std::vector<std::unique_ptr<Child>> children;
-    for (const Operation& op : operations())
+    for (const Operation& op : every_operation())
       children.push_back(std::make_unique<Child>([&] {
         return run_with({"--ranks=2", "--timeout", "0.4"}, [&](World<P>& world) {
           world.all().barrier();
@@ -134,16 +134,16 @@ TEST_CASE("a thread rank that never returns is named after the timeout, in every
     for (std::size_t i = 0; i < children.size(); ++i) {
       Child& child = *children[i];
       child.wait(20);
-      CAPTURE(operations()[i].name);
+      CAPTURE(every_operation()[i].name);
       CAPTURE(child.said);
       CHECK(child.status == 1);
-      CHECK(child.said.find("dspp: rank 0 needs rank 1 in " + operations()[i].name) == 0);
+      CHECK(child.said.find("dspp: rank 0 needs rank 1 in " + every_operation()[i].name) == 0);
       CHECK(child.said.find("waited 0.4 s and it did not come") != std::string::npos);
       CHECK(child.said.find("dspp: all ranks need to stop after that, but rank 1 still ran 0.5 s later, so the process "
                             "ends. Look for what keeps it.\n") != std::string::npos);
       const std::size_t list = child.said.find("\n  the last operations of each rank, the newest first; ");
       CHECK(list != std::string::npos);
-      CHECK(child.said.find("\n    rank 0 > " + operations()[i].name, list) != std::string::npos);
+      CHECK(child.said.find("\n    rank 0 > " + every_operation()[i].name, list) != std::string::npos);
       CHECK(child.said.find("\n    rank 1   barrier, the 1st operation of the world at launch/run_test.cpp:", list) !=
             std::string::npos);
       CHECK(child.said.find("dspp: ", list) == std::string::npos);
@@ -261,14 +261,14 @@ TEST_CASE("a rank's threads are those of the options, of OMP_NUM_THREADS, or its
   const std::string before = set ? set : "";
   const auto threads_with = [](const char* text, const RunOptions& options) {
     ::setenv("OMP_NUM_THREADS", text, 1);
-    return dspp::detail::threads_per_rank(options, 1);
+    return dspp::detail::threads_per_rank(options, 6);
   };
   CHECK(threads_with("3", {}) == 3);
   CHECK(threads_with("5,2", {}) == 5);  // of nested levels the first
   CHECK(threads_with(" 4", {}) == 4);
   CHECK(threads_with("3", {.threads_per_rank = 7}) == 7);
   for (const char* none : {"", "0", "-2", "many"})
-    CHECK(threads_with(none, {}) == std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+    CHECK(threads_with(none, {}) == 6);
   set ? ::setenv("OMP_NUM_THREADS", before.c_str(), 1) : ::unsetenv("OMP_NUM_THREADS");
 }
 

@@ -16,6 +16,7 @@
 #include <exception>
 #include <string>
 
+#include <dspp/base/cores.hpp>
 #include <dspp/comm/last_resort.hpp>
 #include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/comm/threads/world.hpp>
@@ -74,7 +75,8 @@ DSPP_INLINE void run_threads_of(const RunOptions& options, const RankProgram& pr
   thread_options.sum_order = options.sum_order;
   ThreadWorld threads(program.mesh(options.ranks), thread_options, options.ranks_per_node);
   const auto one_rank = [&](int rank) {
-    program.run(threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank));
+    const int cores = cores_of_this_process().of_thread_rank(options.ranks);
+    program.run(threads_per_rank(options, cores), threads.mesh(), rank, threads.groups(rank));
   };
   try {
     run_ranks(threads.group(), one_rank, [](const std::exception_ptr& error, int rank) {
@@ -110,7 +112,8 @@ DSPP_INLINE bool run_by_tcp(const RunOptions& options, const Launch& launch, con
          "RunOptions::sum_order, or --sum-order, out.");
   const Mesh mesh = program.mesh(launch.size);
   const auto one_rank = [&](const RankGroups& groups) {
-    program.run(threads_per_rank(options, launch.local_size), mesh, launch.rank, groups);
+    const int cores = cores_of_this_process().of_process_rank(launch.local_size);
+    program.run(threads_per_rank(options, cores), mesh, launch.rank, groups);
   };
   run_tcp_rank(mesh, *place, options.timeout_seconds, options.heartbeat_seconds, facts_of(options, program), one_rank,
                blame);

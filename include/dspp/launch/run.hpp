@@ -13,6 +13,7 @@
 #endif
 
 #include <dspp/base/arithmetic.hpp>
+#include <dspp/base/cores.hpp>
 #include <dspp/base/function_ref.hpp>
 #include <dspp/launch/device_rank.hpp>
 #include <dspp/launch/mpi_choice.hpp>
@@ -93,7 +94,8 @@ inline void run_launched(const RunOptions& options, const Launch& launch, const 
   run_mpi_rank(
       mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts_of(options, program),
       [&](const RankGroups& groups) {
-        program.run(threads_per_rank(options, launch.local_size), mesh, launch.rank, groups);
+        const int cores = cores_of_this_process().of_process_rank(launch.local_size);
+        program.run(threads_per_rank(options, cores), mesh, launch.rank, groups);
       },
       [&](const MpiFailure& failure, bool reports) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);

@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 
 #include <dspp/base/error.hpp>
 #include <dspp/launch/launch.hpp>
@@ -24,7 +23,7 @@ namespace dspp {
 
 struct RunOptions {
   int ranks = 1;             ///< a multiple of the policy's Cp times Tp; under mpirun as many as it started, or 1
-  int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: OMP_NUM_THREADS, else the cores divided evenly
+  int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: OMP_NUM_THREADS, else its share of the cores (Cores)
   std::uint64_t seed = 0;
   Size memory_limit_bytes = 0;    ///< of each rank's Pool; 0: none
   double timeout_seconds = 600;   ///< after which a waiting rank gives up, and all ranks stop
@@ -44,23 +43,22 @@ RunOptions read_run_options(int argc, char** argv);
 
 namespace detail {
 
-/// The OpenMP threads of one rank if `ranks` share this machine's cores, or those that the launcher gave this process.
-/// OMP_NUM_THREADS counts, as for OpenMP's own programs: its first number.
-int threads_per_rank(const RunOptions& options, int ranks);
+/// The OpenMP threads of one rank, which has `cores`. OMP_NUM_THREADS counts, as for OpenMP's own programs: its first
+/// number.
+int threads_per_rank(const RunOptions& options, int cores);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE int threads_per_rank(const RunOptions& options, int ranks) {
+DSPP_INLINE int threads_per_rank(const RunOptions& options, int cores) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
   if (const char* text = std::getenv("OMP_NUM_THREADS")) {  // OpenMP itself warns of what is no number
     int number = 0;
     std::from_chars(text + std::strspn(text, " \t"), text + std::strlen(text), number);
     if (number > 0) return number;
   }
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return cores > ranks ? cores / ranks : 1;
+  return cores;
 }
 
 /// The value of `--name text` or `--name=text`; the last one counts. Empty if it is absent.

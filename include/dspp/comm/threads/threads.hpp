@@ -16,6 +16,7 @@
 #include <new>
 #include <thread>
 
+#include <dspp/base/cores.hpp>
 #include <dspp/comm/check.hpp>
 #include <dspp/comm/threads/rank.hpp>
 #endif
@@ -214,8 +215,7 @@ DSPP_INLINE ThreadGroup::ThreadGroup(std::shared_ptr<detail::ThreadFailureState>
 }
 
 DSPP_INLINE detail::WaitPolicy ThreadGroup::wait_policy() const {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  const bool shared = table_->failures->ranks() > cores;
+  const bool shared = table_->failures->ranks() > cores_of_this_process().of_thread_rank(1);
   const double seconds = timeout_seconds_ < 1e8 ? timeout_seconds_ : 1e8;
   const auto timeout = std::chrono::duration_cast<detail::Clock::duration>(std::chrono::duration<double>(seconds));
   return {shared ? 0 : 20, shared ? 20 : 50, timeout};
