@@ -47,7 +47,7 @@ DSPP_CUDA_INLINE void PinnedMemory::give(std::byte* data, Size bytes) noexcept {
 }
 
 DSPP_CUDA_INLINE void PinnedMemory::free_kept(Size down_to) noexcept {
-  if (watcher_ != nullptr && !watcher_->is_idle()) return;
+  if (held_ <= down_to || (watcher_ != nullptr && !watcher_->is_idle())) return;
   for (auto largest = kept_.rbegin(); largest != kept_.rend(); ++largest)
     for (; held_ > down_to && !largest->second.empty(); largest->second.pop_back()) {
       cudaFreeHost(largest->second.back());

@@ -2,9 +2,10 @@
 /// Thread collectives from 1 KB to 256 MB on 2 and 4 ranks. bytes_per_second counts the whole buffer once per call: x
 /// of all_reduce, in of reduce_scatter, out of all_gather.
 ///
-/// `share` is that of the bound: the time that the least traffic takes at the rate of ranks that each copy the buffer
-/// at the same time, in turns with the collective. all_reduce reads and writes x of every rank, as those copies do; the
-/// other two read (write) it of every rank, and write (read) it once. Where ranks outnumber cores, both wait.
+/// `share` is that of the bound: the time that the least traffic takes at the rate of ranks that pass over a buffer at
+/// the same time, in turns with the collective. all_reduce reads and writes x of every rank where it lies, as ranks do
+/// that scale theirs; the other two read (write) it of every rank, and write (read) it once: part of what copies of it
+/// to another buffer move. Where ranks outnumber cores, both wait.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -30,10 +31,11 @@ struct Memory {
   Buffer part() { return buffer(slice.data(), static_cast<Size>(slice.size())); }
 };
 
-/// Times `collective` on rank 0, the benchmark's own thread, in turns with copies; the other ranks make the same calls.
+/// Times `collective` on rank 0, the benchmark's own thread, in turns with the bound; the other ranks make the same
+/// calls.
 /// `traffic` is the collective's in bytes of the buffer, over all ranks.
 template <class Call>
-void run(benchmark::State& state, Call collective, double traffic) {
+void run(benchmark::State& state, Call collective, bool in_place, double traffic) {
   const auto ranks = static_cast<int>(state.range(0));
   const Size bytes = state.range(1);
   ThreadGroup group(ranks);
@@ -47,8 +49,14 @@ void run(benchmark::State& state, Call collective, double traffic) {
         9,
         [&] {
           c.barrier();
-          for (int i = 0; i < times; ++i)
-            std::memcpy(copied.data(), memory.whole.data(), static_cast<std::size_t>(bytes));
+          for (int i = 0; i < times; ++i) {
+            if (in_place)
+              for (float& x : memory.whole) x *= 0.999f;
+            else
+              std::memcpy(copied.data(), memory.whole.data(), static_cast<std::size_t>(bytes));
+            benchmark::DoNotOptimize(copied.data());
+            benchmark::ClobberMemory();
+          }
           c.barrier();
         },
         [&] {
@@ -73,19 +81,19 @@ void run(benchmark::State& state, Call collective, double traffic) {
 void all_reduce_threads(benchmark::State& state) {
   const auto ranks = static_cast<double>(state.range(0));
   run(
-      state, [](Threads& c, Memory& m) { all_reduce(c, m.all(), Purpose::gradient); }, 2 * ranks);
+      state, [](Threads& c, Memory& m) { all_reduce(c, m.all(), Purpose::gradient); }, true, 2 * ranks);
 }
 
 void reduce_scatter_threads(benchmark::State& state) {
   const auto ranks = static_cast<double>(state.range(0));
   run(
-      state, [](Threads& c, Memory& m) { reduce_scatter(c, m.all(), m.part(), Purpose::gradient); }, ranks + 1);
+      state, [](Threads& c, Memory& m) { reduce_scatter(c, m.all(), m.part(), Purpose::gradient); }, false, ranks + 1);
 }
 
 void all_gather_threads(benchmark::State& state) {
   const auto ranks = static_cast<double>(state.range(0));
   run(
-      state, [](Threads& c, Memory& m) { all_gather(c, m.part(), m.all(), Purpose::parameter); }, ranks + 1);
+      state, [](Threads& c, Memory& m) { all_gather(c, m.part(), m.all(), Purpose::parameter); }, false, ranks + 1);
 }
 
 void sizes(benchmark::internal::Benchmark* b) {

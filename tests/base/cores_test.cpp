@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -94,6 +95,11 @@ TEST_CASE("the cores of this process are those of its affinity mask") {
     if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
   REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
   const Cores bound = cores_of_this_process();
+  ::setenv("OMP_PROC_BIND", "true", 1);
+  CHECK(cores_of_this_process().own == all.launched);
+  ::setenv("OMP_PROC_BIND", "false", 1);
+  CHECK(cores_of_this_process().own == 1);
+  ::unsetenv("OMP_PROC_BIND");
   CHECK(::sched_setaffinity(0, sizeof before, &before) == 0);
   CHECK(bound.own == 1);
   CHECK(bound.of_thread_rank(1) == 1);

@@ -190,7 +190,7 @@ void check_heap(int ranks) {
 
 }  // namespace
 
-TEST_CASE("the heap outside of the Pool is at most 192 bytes per tape node, and all of it comes back") {
+TEST_CASE("the heap outside of the Pool is at most 192 bytes per tape node and a block, and all comes back") {
   check_heap<Gpt<Policy<F64>>>(1);
   check_heap<Gpt<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>>(4);
 }

@@ -163,3 +163,24 @@ TEST_CASE("of_sum inside recompute gives the bits of it outside") {
     CHECK(same_bits(gradient([&](const X& x) { return recompute(block, x); }), gradient(block)));
   });
 }
+
+TEST_CASE("a residual sum that overflows is found by itself, before the norm's parameters are read") {
+  for_each_norm<F16>(40, []<class L>(const L& like) {
+    Passes<f16, L> passes(like, shape(2, 3, 40), shape(2, 3, 40));
+    using X = Dense<f16, 3>;
+    const auto large = [&] {
+      auto value = Tensor<f16, 3>::uninitialized(passes.of_x, passes.here.pool);
+      value.fill(static_cast<f16>(60000.0f));
+      return X(std::move(value), passes.here.tape);
+    };
+    const X x = large();
+    X branch = large();
+    FiniteProbe probe;
+    passes.here.context.probe = passes.home.probe = &probe;
+    const auto both = passes.norm.of_sum(x, std::move(branch));
+    passes.here.context.probe = passes.home.probe = nullptr;
+    CHECK(probe.found());
+    CHECK(probe.values() == 1);
+    CHECK(probe.parameter() == nullptr);
+  });
+}

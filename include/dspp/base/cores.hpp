@@ -22,13 +22,13 @@ namespace dspp {
 
 /// Cores, as counted by Linux; elsewhere those of the machine.
 struct Cores {
-  int own = 1;       ///< that this process may run on
+  int own = 1;       ///< that this process may run on, or as below where OpenMP binds this thread to one of them
   int launched = 1;  ///< that all processes may run on which its parent started: mpirun gives each some of them
-  double quota = 0;  ///< of processor time that its control group may use in all, in cores; 0: any
+  double quota = 0;  ///< of processor time that its control group (version 2) may use in all, in cores; 0: any
 
   /// How many one of `ranks` may use that are threads of this process; at least 1.
   constexpr int of_thread_rank(int ranks) const { return within_quota(own / ranks, ranks); }
-  /// The same of ranks that are processes of one machine, each with as many cores: those on the same ones share them.
+  /// The same of ranks that are processes of one machine, each with as many cores: other ones, as long as there are.
   constexpr int of_process_rank(int ranks) const {
     const int sharing = (ranks * own + launched - 1) / launched;
     return within_quota(own / (sharing > 1 ? sharing : 1), ranks);
@@ -70,6 +70,13 @@ DSPP_INLINE double cpu_quota(const std::string_view& root, std::string_view grou
   }
 }
 
+/// Whether this thread may have the mask of one place of OpenMP's in place of the process's.
+DSPP_INLINE bool openmp_binds_threads() {
+  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
+    if (const char* text = std::getenv(name)) return std::string_view(text) != "false";
+  return false;
+}
+
 #if defined(__linux__)
 /// The cores in a process's affinity mask; 0: unknown.
 DSPP_INLINE int cores_in_mask(int process) {
@@ -87,6 +94,7 @@ DSPP_INLINE Cores cores_of_this_process() {
 #if defined(__linux__)
   if (const int masked = detail::cores_in_mask(0); masked > 0) cores.own = masked;
   cores.launched = std::max(cores.own, detail::cores_in_mask(::getppid()));
+  if (detail::openmp_binds_threads()) cores.own = cores.launched;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);)
     if (line.rfind("0::", 0) == 0) cores.quota = detail::cpu_quota("/sys/fs/cgroup", line.substr(3));

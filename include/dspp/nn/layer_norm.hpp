@@ -45,7 +45,7 @@ struct LayerNormOfSum {
   using Norm = LayerNorm<T, Rank, D>;
   static constexpr SumAndNorm<X> run(const X& x, X branch, const Parameter<T, 1, D>& weight,
                                      const Parameter<T, 1, D>& bias, double epsilon, bool partial) {
-    if (x.shape() != branch.shape()) {  // one is repeated
+    if (x.shape() != branch.shape() || x.tape().context().probe) {  // one is repeated, or each is to be seen by itself
       X sum = Sum<T, Rank, Rank, D>::run(x, branch, 1), norm = Norm::run(sum, weight, bias, epsilon, partial);
       return {std::move(sum), std::move(norm)};
     }

@@ -42,7 +42,7 @@ struct RmsNormOfSum {
   using Norm = RmsNorm<T, Rank, D>;
   static constexpr SumAndNorm<X> run(const X& x, X branch, const Parameter<T, 1, D>& weight, double epsilon,
                                      bool partial) {
-    if (x.shape() != branch.shape()) {  // one is repeated
+    if (x.shape() != branch.shape() || x.tape().context().probe) {  // one is repeated, or each is to be seen by itself
       X sum = Sum<T, Rank, Rank, D>::run(x, branch, 1), norm = Norm::run(sum, weight, epsilon, partial);
       return {std::move(sum), std::move(norm)};
     }

@@ -11,7 +11,7 @@
 namespace dspp {
 
 namespace detail {
-/// How devices call a rule: const, on blocks of one element and of many.
+/// How devices call a rule: const, on blocks of 1 element and of 8.
 template <class Rule, class S>
 concept RuleOf = requires(const Rule& rule, UpdateBlock<S, 1>& one, UpdateBlock<S, 8>& many) {
   rule(one);
