@@ -81,7 +81,8 @@ void check_case(const Case& at, std::mt19937& random) {
 
   const auto x64 = laws::in_f64(sum), gamma64 = laws::in_f64(gamma), beta64 = laws::in_f64(beta);
   std::vector<double> y64(count), mean64(rows), rstd64(rows);
-  Forward::run(rows, n, x64.data(), gamma64.data(), beta64.data(), 1e-5, y64.data(), mean64.data(), rstd64.data());
+  Forward::run(rows, n, x64.data(), nullptr, gamma64.data(), beta64.data(), 1e-5, nullptr, y64.data(), mean64.data(),
+               rstd64.data());
   if (at.residual) CHECK(laws::worst_difference(d_sum.read(stream), sum) == 0);
   laws::check_elements(d_y.read(stream), y64, 16, what + ": y");
   laws::check_elements(d_mean.read(stream), mean64, 16, what + ": mean");
@@ -138,8 +139,8 @@ TEST_CASE("gpu::layer_norm keeps NaN and infinity in their rows") {
   gpu::layer_norm<float>(stream, rows, n, d_x, none, d_gamma, d_beta, 1e-5, nullptr, y, mean, rstd);
   const auto got = y.read(stream);
   std::vector<float> expected(rows * n), m(rows), r(rows);
-  Kernel<kernels::LayerNorm<float>, Cpu>::run(rows, n, x.data(), gamma.data(), beta.data(), 1e-5, expected.data(),
-                                              m.data(), r.data());
+  Kernel<kernels::LayerNorm<float>, Cpu>::run(rows, n, x.data(), nullptr, gamma.data(), beta.data(), 1e-5, nullptr,
+                                              expected.data(), m.data(), r.data());
   for (Size i = 0; i < rows * n; ++i) CHECK(std::isnan(got[i]) == std::isnan(expected[i]));
 }
 
