@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,10 +9,6 @@
 
 #include <dspp/base/cores.hpp>
 #include <laws/folder.hpp>
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 using namespace dspp;
 
