@@ -183,8 +183,9 @@ class CudaShare final : public dspp::detail::RankShare {
   }
 
   /// What is issued next comes after what touched the memory that it touches: of each rank it reads, what that rank
-  /// issued before it posted; and, unless that includes it, what every rank moved in the operation before, hence in all
-  /// before, since it may have read what this rank now writes.
+  /// issued before it posted; and what every rank moved in the operation before, hence in all before, since it may have
+  /// read what this rank now writes. That is waited for unless a rank that had completed it before it posted, the one
+  /// read or else this one, is waited for anyway.
   void begin(std::uint64_t operation) {
     begun_ = true;
     const Posted& mine = table_.slot(rank_, operation);
@@ -192,8 +193,10 @@ class CudaShare final : public dspp::detail::RankShare {
     wait(beside(), rank_, RankEvents::ready, operation);
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      if (reads(mine, r)) wait(beside(), r, RankEvents::ready, operation);
-      if (events_of(r).completed_before(operation) < operation) wait(beside(), r, RankEvents::moved, operation - 1);
+      const bool is_read = reads(mine, r);
+      if (is_read) wait(beside(), r, RankEvents::ready, operation);
+      if (events_of(is_read ? r : rank_).completed_before(operation) < operation)
+        wait(beside(), r, RankEvents::moved, operation - 1);
     }
   }
 

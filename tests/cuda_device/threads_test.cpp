@@ -4,6 +4,7 @@
 #include <kernels/cuda_threads.cuh>
 
 #include <atomic>
+#include <thread>
 
 #include <dspp/tensor/tensor.hpp>
 
@@ -157,6 +158,8 @@ TEST_CASE("under random schedules operations on a GPU between which their memory
 
 TEST_CASE("a broadcast on a GPU overwrites nothing that a rank still reads in the operation before") {
   for (int round = 0; round < 60; ++round) {
+    const int late = round % 4;  // comes when the others have begun both, and waits for the first; 3: none
+    std::atomic<int> begun{0};
     const ThreadGroup group(3, {.timeout_seconds = 60});
     run_ranks(group, [&](int rank) {
       CudaMemory memory;
@@ -164,11 +167,14 @@ TEST_CASE("a broadcast on a GPU overwrites nothing that a rank still reads in th
       const cudaStream_t stream = gpu::stream_of(memory);
       const DeviceArray<float> a(part), all(3 * part);
       gpu::launch_each({"write"}, stream, part, WriteKernel{a, static_cast<float>(100 * rank)});
+      while (rank == late && begun.load() < 2) std::this_thread::yield();
       Pending<> gathered =
           c.start_all_gather(buffer(std::as_const(a).data(), part), buffer(all.data(), 3 * part), Purpose::parameter);
+      if (rank == late) gathered.wait();
       Pending<> sent = c.start_broadcast(buffer(a.data(), part), 0, Purpose::parameter);
+      ++begun;
       sent.wait();
-      gathered.wait();
+      if (rank != late) gathered.wait();
       const auto values = all.read(stream);
       for (int r = 0; r < 3; ++r) CHECK(values[static_cast<std::size_t>(r * part)] == static_cast<float>(100 * r));
     });
