@@ -32,8 +32,7 @@ struct Memory {
 };
 
 /// Times `collective` on rank 0, the benchmark's own thread, in turns with the bound; the other ranks make the same
-/// calls.
-/// `traffic` is the collective's in bytes of the buffer, over all ranks.
+/// calls. `traffic` is the collective's in bytes of the buffer, over all ranks.
 template <class Call>
 void run(benchmark::State& state, Call collective, bool in_place, double traffic) {
   const auto ranks = static_cast<int>(state.range(0));

@@ -36,6 +36,7 @@
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/softmax.hpp>
 #include <dspp/ops/step_verdict.hpp>
+#include <dspp/ops/sum_and_norm.hpp>
 #include <dspp/ops/swiglu.hpp>
 #include <dspp/ops/transpose.hpp>
 #include <dspp/ops/update.hpp>

@@ -94,8 +94,10 @@ TEST_CASE("the cores of this process are those of its affinity mask") {
   const Cores bound = cores_of_this_process();
   ::setenv("OMP_PROC_BIND", "true", 1);
   CHECK(cores_of_this_process().own == all.launched);
-  ::setenv("OMP_PROC_BIND", "false", 1);
-  CHECK(cores_of_this_process().own == 1);
+  for (const char* off : {"false", "FALSE"}) {
+    ::setenv("OMP_PROC_BIND", off, 1);
+    CHECK(cores_of_this_process().own == 1);
+  }
   ::unsetenv("OMP_PROC_BIND");
   CHECK(::sched_setaffinity(0, sizeof before, &before) == 0);
   CHECK(bound.own == 1);

@@ -2,8 +2,7 @@
 # cmake -D WAY=.. -D SOURCE=.. -D BUILD=.. -D WORK=.. -D COMPILER=.. -D GENERATOR=.. -D EIGEN=.. -D MPI=.. -P use.cmake
 #
 #   find_package      installs dspp, moves the installation elsewhere, and finds it there
-#   add_subdirectory  uses the source tree, in a project that joins its sources into one unit; of its programs that link
-#                     dspp::compiled or dspp::mpi, which find_package and dspp's own build, the commands are looked at
+#   add_subdirectory  uses the source tree, in a project that joins its sources into one unit
 #   copied_headers    copies include/ and compiles without CMake: a C++20 compiler and Eigen, nothing else
 #   cuda              finds it with the component cuda: builds dspp::cuda by nvcc, which -D NVCC=.. names, and links it; of what
 #                     add_subdirectory would build, the commands are looked at
@@ -18,17 +17,18 @@ function(run)
   endif()
 endfunction()
 
-# build_and_run_consumer(PROGRAMS <target>... FLAGS <flag of CMake>...)
 function(build_and_run_consumer)
-  cmake_parse_arguments(PARSE_ARGV 0 consumer "" "" "PROGRAMS;FLAGS")
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug
     -D "CMAKE_CXX_FLAGS_DEBUG=-O0 -I${WORK}/no_cli11" -D DSPP_CLI11_INCLUDE_DIR=
-    -D MPI_EXPECTED=${MPI} ${consumer_FLAGS})
-  run(${CMAKE_COMMAND} --build ${WORK}/build --target ${consumer_PROGRAMS})
-  foreach(program IN LISTS consumer_PROGRAMS)
-    run(${WORK}/build/${program})
-  endforeach()
+    -D MPI_EXPECTED=${MPI} ${ARGN})
+  run(${CMAKE_COMMAND} --build ${WORK}/build)
+  run(${WORK}/build/consumer)
+  run(${WORK}/build/consumer_compiled)
+  if(MPI)
+    run(${WORK}/build/consumer_mpi)
+    run(${WORK}/build/consumer_mpi_compiled)
+  endif()
 endfunction()
 
 # The README's program, compiled with warnings as errors, and run on the texts that the README names.
@@ -120,72 +120,32 @@ function(build_for_architectures)
   endif()
 endfunction()
 
-# Sets `commands` to what would be called for a target of a configured folder. Each unit named has to be compiled by itself.
-# Make, which fails where a library is not there yet, has named all units by then.
-function(expect_commands folder target)
-  set(say -n)
-  if(GENERATOR MATCHES "Ninja")
-    set(say -t commands)
-  endif()
-  execute_process(COMMAND ${CMAKE_COMMAND} --build ${folder} -- ${say} ${target}
-    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(GENERATOR MATCHES "Ninja" AND NOT code EQUAL 0)
-    message(FATAL_ERROR "${WAY}: the commands of ${target} are not told (${code}):\n${output}")
-  endif()
-  foreach(unit IN LISTS ARGN)
-    string(FIND "${output}" " -c ${unit}" called)
-    if(called LESS 0)
-      message(FATAL_ERROR "${WAY}: the commands of ${target} (${code}) do not compile ${unit}:\n${output}")
-    endif()
-  endforeach()
-  file(GLOB scripts ${folder}/CMakeFiles/${target}.dir/link.txt)  # of Make
-  foreach(script IN LISTS scripts)
-    file(READ ${script} link)
-    string(APPEND output "${link}")
-  endforeach()
-  set(commands "${output}" PARENT_SCOPE)
-endfunction()
-
-function(require_units)
-  if(NOT ARGN)
-    message(FATAL_ERROR "${WAY}: the library's units were not found. Name their folder.")
-  endif()
-endfunction()
-
-# These programs would be built with what they link: dspp::compiled, whose units are not joined and without CLI11 lack one,
-# and dspp::mpi.
-function(expect_commands_of_programs)
-  file(GLOB units ${SOURCE}/include/dspp/compiled/*.cpp)
-  list(FILTER units EXCLUDE REGEX "/options[.]cpp$")
-  require_units(${units})
-  foreach(program IN LISTS ARGN)
-    set(library "")
-    if(program MATCHES compiled)
-      set(library ${units})
-    endif()
-    expect_commands(${WORK}/build ${program} ${library})
-    set(unit "[^\n]*/${program}[.]dir/[^\n]* -c ")
-    if(commands MATCHES "/options[.]cpp"
-       OR (program MATCHES compiled AND NOT (commands MATCHES "-DDSPP_COMPILED=1${unit}" AND commands MATCHES "libdspp_compiled[.]a"))
-       OR (program MATCHES "_mpi" AND NOT (commands MATCHES "-DDSPP_WITH_MPI=1${unit}" AND commands MATCHES "/libmpi")))
-      message(FATAL_ERROR "${WAY}: ${program} is not built as its name says:\n${commands}")
-    endif()
-  endforeach()
-endfunction()
-
 # add_subdirectory gives the same library: nvcc would be called for each unit, as CMAKE_CUDA_ARCHITECTURES says.
 function(expect_commands_of_subdirectory)
   set(flags -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D MPI_EXPECTED=${MPI} -D CUDA=ON -D DSPP_CUDA=ON
     -D CMAKE_CUDA_COMPILER=${NVCC} -D CMAKE_CUDA_ARCHITECTURES=90-virtual)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/subdirectory -G ${GENERATOR}
     -D DSPP_SOURCE_TREE=${SOURCE} ${flags})
+  set(say -n)
+  if(GENERATOR MATCHES "Ninja")
+    set(say -t commands)
+  endif()
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/subdirectory -- ${say} consumer_cuda
+    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   file(GLOB units ${SOURCE}/kernels/library/*.cu)
-  require_units(${units})
-  expect_commands(${WORK}/subdirectory consumer_cuda ${units})
-  string(REGEX MATCHALL "-gencode=[^ ]*" named "${commands}")
+  if(NOT units)
+    message(FATAL_ERROR "${WAY}: the units of dspp::cuda were not found. Name their folder.")
+  endif()
+  foreach(unit IN LISTS units)
+    string(FIND "${output}" "-c ${unit} -o " called)
+    if(called LESS 0)
+      message(FATAL_ERROR "${WAY}: by add_subdirectory nvcc is not called for ${unit}:\n${output}")
+    endif()
+  endforeach()
+  string(REGEX MATCHALL "-gencode=[^ ]*" named "${output}")
   list(REMOVE_DUPLICATES named)
-  if(NOT named STREQUAL "-gencode=arch=compute_90,code=compute_90" OR NOT commands MATCHES "libdspp_cuda.a")
-    message(FATAL_ERROR "${WAY}: by add_subdirectory, for 90-virtual, nvcc is called for '${named}':\n${commands}")
+  if(NOT code EQUAL 0 OR NOT named STREQUAL "-gencode=arch=compute_90,code=compute_90" OR NOT output MATCHES "libdspp_cuda.a")
+    message(FATAL_ERROR "${WAY}: by add_subdirectory, for 90-virtual, nvcc is called for '${named}':\n${output}")
   endif()
 endfunction()
 
@@ -194,20 +154,15 @@ file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 # A machine without CLI11: CMake finds none, and the compiler finds this one first.
 file(WRITE ${WORK}/no_cli11/CLI/CLI.hpp "#error \"dspp: a consumer needs no CLI11, but this one includes it.\"\n")
-set(with_mpi "")
-if(MPI)
-  set(with_mpi consumer_mpi consumer_mpi_compiled)
-endif()
 if(WAY STREQUAL "find_package")
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
   file(RENAME ${WORK}/first ${WORK}/moved)
-  build_and_run_consumer(PROGRAMS consumer consumer_compiled ${with_mpi} FLAGS -D CMAKE_PREFIX_PATH=${WORK}/moved)
+  build_and_run_consumer(-D CMAKE_PREFIX_PATH=${WORK}/moved)
   build_and_run_readme_program(-D CMAKE_PREFIX_PATH=${WORK}/moved)
   expect_words_on_speed(-D CMAKE_PREFIX_PATH=${WORK}/moved)
   expect_no_cuda(-D CMAKE_PREFIX_PATH=${WORK}/moved)
 elseif(WAY STREQUAL "add_subdirectory")
-  build_and_run_consumer(PROGRAMS consumer FLAGS -D DSPP_SOURCE_TREE=${SOURCE} -D CMAKE_UNITY_BUILD=ON)
-  expect_commands_of_programs(consumer_compiled ${with_mpi})
+  build_and_run_consumer(-D DSPP_SOURCE_TREE=${SOURCE} -D CMAKE_UNITY_BUILD=ON)
   expect_words_on_speed(-D DSPP_SOURCE_TREE=${SOURCE})
   expect_no_cuda(-D DSPP_SOURCE_TREE=${SOURCE} -D DSPP_CUDA=ON)
 elseif(WAY STREQUAL "cuda")
@@ -224,9 +179,8 @@ elseif(WAY STREQUAL "cuda")
 elseif(WAY STREQUAL "copied_headers")
   file(COPY ${SOURCE}/include DESTINATION ${WORK})
   set(consumer ${SOURCE}/tests/package/consumer)
-  # Both units have all of dspp: without oneDNN, OpenMP and MPI no other program of two has.
-  run(${COMPILER} -std=c++20 -I${WORK}/include -I${WORK}/no_cli11 -isystem ${EIGEN} -include dspp/dspp.hpp
-    ${consumer}/main.cpp ${consumer}/other.cpp -pthread -o ${WORK}/consumer)
+  run(${COMPILER} -std=c++20 -I${WORK}/include -I${WORK}/no_cli11 -isystem ${EIGEN} ${consumer}/main.cpp ${consumer}/other.cpp
+    -pthread -o ${WORK}/consumer)
   run(${WORK}/consumer)
 else()
   message(FATAL_ERROR "There is no way called ${WAY}.")

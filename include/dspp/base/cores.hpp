@@ -50,14 +50,14 @@ Cores cores_of_this_process();
 namespace detail {
 /// The least of the quotas that cpu.max has in `root` + `group` and the folders above it; 0: none. Source: Linux'
 /// Documentation/admin-guide/cgroup-v2.rst
-double cpu_quota(const std::string_view& root, std::string_view group);
+double cpu_quota(std::string_view root, std::string_view group);
 }  // namespace detail
 
 #if DSPP_HAS_DEFINITIONS()
 
 namespace detail {
 
-DSPP_INLINE double cpu_quota(const std::string_view& root, std::string_view group) {
+DSPP_INLINE double cpu_quota(std::string_view root, std::string_view group) {
   double least = 0;
   for (;; group = group.substr(0, group.rfind('/'))) {
     std::ifstream file(std::string(root) + std::string(group) + "/cpu.max");
@@ -72,9 +72,9 @@ DSPP_INLINE double cpu_quota(const std::string_view& root, std::string_view grou
 
 /// Whether this thread may have the mask of one place of OpenMP's in place of the process's.
 DSPP_INLINE bool openmp_binds_threads() {
-  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
-    if (const char* text = std::getenv(name)) return std::string_view(text) != "false";
-  return false;
+  if (const char* text = std::getenv("OMP_PROC_BIND"))
+    return std::string_view("fF").find(*text) == std::string_view::npos;
+  return std::getenv("OMP_PLACES") || std::getenv("GOMP_CPU_AFFINITY") || std::getenv("KMP_AFFINITY");
 }
 
 #if defined(__linux__)

@@ -7,15 +7,10 @@
 
 #include <dspp/autograd/operators.hpp>
 #include <dspp/nn/layer.hpp>
+#include <dspp/ops/sum_and_norm.hpp>
 #include <dspp/placement/rules.hpp>
 
 namespace dspp {
-
-/// What a norm's of_sum gives.
-template <class X>
-struct SumAndNorm {
-  X sum, norm;
-};
 
 namespace detail {
 /// A norm's of_sum by Operation, which takes the norm's parameters. What is not of one type, or is wrong, takes two

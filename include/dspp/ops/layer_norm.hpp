@@ -4,6 +4,7 @@
 
 #include <dspp/ops/cpu/layer_norm.hpp>
 #include <dspp/ops/in_place.hpp>
+#include <dspp/ops/sum_and_norm.hpp>
 
 namespace dspp::ops {
 
@@ -12,13 +13,6 @@ template <class T, int Rank, class D>
 struct LayerNormResult {
   Tensor<T, Rank, D> y;
   Tensor<Compute<T>, 1, D> mean, rstd;  // [rows]
-};
-
-/// A sum, its norm, and what the norm's backward needs.
-template <class T, int Rank, class D>
-struct LayerNormOfSum {
-  Tensor<T, Rank, D> sum;
-  LayerNormResult<T, Rank, D> norm;
 };
 
 namespace detail {
@@ -62,14 +56,13 @@ constexpr LayerNormResult<T, Rank, D> layer_norm(const Tensor<T, Rank, D>& x, co
 /// Memory   one or two tensors like x, and 2 rows numbers
 /// Throws   Error(shape)
 template <class T, int Rank, class D>
-constexpr LayerNormOfSum<T, Rank, D> add_layer_norm(const Tensor<T, Rank, D>& x, Tensor<T, Rank, D> residual,
-                                                    const Tensor<T, 1, D>& gamma, const Tensor<T, 1, D>& beta,
-                                                    double epsilon) {
-  require_same_shape(x.shape(), residual.shape(), "add_layer_norm");
+constexpr SumAndNorm<Tensor<T, Rank, D>, LayerNormResult<T, Rank, D>> add_layer_norm(const Tensor<T, Rank, D>& x,
+                                                                                     Tensor<T, Rank, D> residual,
+                                                                                     const Tensor<T, 1, D>& gamma,
+                                                                                     const Tensor<T, 1, D>& beta,
+                                                                                     double epsilon) {
   const T* const added = residual.data();
-  auto sum = in_place_or_new(residual, "add_layer_norm");
-  x.memory().count_flops(static_cast<double>(x.count()));
-  note_moved(sum, sum);
+  auto sum = detail::room_for_sum(x, residual, "add_layer_norm");
   auto norm = detail::layer_norm_of(x, added, gamma, beta, epsilon, sum.data());
   return {std::move(sum), std::move(norm)};
 }

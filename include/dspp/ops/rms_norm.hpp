@@ -4,6 +4,7 @@
 
 #include <dspp/ops/cpu/rms_norm.hpp>
 #include <dspp/ops/in_place.hpp>
+#include <dspp/ops/sum_and_norm.hpp>
 
 namespace dspp::ops {
 
@@ -12,13 +13,6 @@ template <class T, int Rank, class D>
 struct RmsNormResult {
   Tensor<T, Rank, D> y;
   Tensor<Compute<T>, 1, D> inverse_root;  // [rows]
-};
-
-/// A sum, its norm, and what the norm's backward needs.
-template <class T, int Rank, class D>
-struct RmsNormOfSum {
-  Tensor<T, Rank, D> sum;
-  RmsNormResult<T, Rank, D> norm;
 };
 
 namespace detail {
@@ -58,13 +52,12 @@ constexpr RmsNormResult<T, Rank, D> rms_norm(const Tensor<T, Rank, D>& x, const 
 /// Memory   one or two tensors like x, and a number per row
 /// Throws   Error(shape)
 template <class T, int Rank, class D>
-constexpr RmsNormOfSum<T, Rank, D> add_rms_norm(const Tensor<T, Rank, D>& x, Tensor<T, Rank, D> residual,
-                                                const Tensor<T, 1, D>& gamma, double epsilon) {
-  require_same_shape(x.shape(), residual.shape(), "add_rms_norm");
+constexpr SumAndNorm<Tensor<T, Rank, D>, RmsNormResult<T, Rank, D>> add_rms_norm(const Tensor<T, Rank, D>& x,
+                                                                                 Tensor<T, Rank, D> residual,
+                                                                                 const Tensor<T, 1, D>& gamma,
+                                                                                 double epsilon) {
   const T* const added = residual.data();
-  auto sum = in_place_or_new(residual, "add_rms_norm");
-  x.memory().count_flops(static_cast<double>(x.count()));
-  note_moved(sum, sum);
+  auto sum = detail::room_for_sum(x, residual, "add_rms_norm");
   auto norm = detail::rms_norm_of(x, added, gamma, epsilon, sum.data());
   return {std::move(sum), std::move(norm)};
 }

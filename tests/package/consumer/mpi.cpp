@@ -2,7 +2,7 @@
 /// A program that links dspp::mpi. Started alone, its rank is a thread.
 #include <cstdio>
 #include <dspp/comm/mpi/world.hpp>
-#include <dspp/launch.hpp>
+#include <dspp/dspp.hpp>
 
 static_assert(dspp::Communicator<dspp::Mpi>);
 

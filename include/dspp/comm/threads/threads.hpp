@@ -211,7 +211,8 @@ DSPP_INLINE ThreadGroup::ThreadGroup(std::shared_ptr<detail::ThreadFailureState>
     fail(ErrorCode::usage, "dspp: a thread group needs a heartbeat above 0 seconds, but got " +
                                std::to_string(heartbeat_seconds_) + ". Leave heartbeat_seconds out for 10.");
   }
-  for (int r = 0; r < size(); ++r) ends_.push_back(std::make_shared<detail::ThreadRank>(table_, r, wait_policy()));
+  const detail::WaitPolicy policy = wait_policy();
+  for (int r = 0; r < size(); ++r) ends_.push_back(std::make_shared<detail::ThreadRank>(table_, r, policy));
 }
 
 DSPP_INLINE detail::WaitPolicy ThreadGroup::wait_policy() const {

@@ -13,7 +13,7 @@ struct Kernel<kernels::AddBias<T>, Cpu> {
 };
 
 /// into[j] (+)= sum_i x[i, j], in runs of 64 rows that are then summed: the rounding error grows with 64 + rows / 64
-/// rather than with rows. Threads share the columns, in strips as wide as a page: narrow ones reach half of the rate.
+/// rather than with rows. Threads share the columns, in strips as wide as a page.
 template <class T, class G>
 struct Kernel<kernels::SumRows<T, G>, Cpu> {
   static void run(Size rows, Size n, G* into, Write write, const T* x);
