@@ -110,7 +110,8 @@ struct LayerNorm : Layer<P> {
   /// Memory      keeps the sum, and a mean and an rstd per row; the sum lies where a moved branch did
   template <Tracked X, Tracked Branch>
   constexpr auto of_sum(const X& x, Branch branch) const {
-    return detail::sum_and_norm<P, operations::LayerNormOfSum>(*this, x, std::move(branch), weight, bias);
+    using OfSum = operations::LayerNormOfSum<typename X::Element, X::rank, typename X::DeviceType>;
+    return detail::sum_and_norm<P, OfSum>(*this, x, std::move(branch), weight, bias);
   }
 };
 

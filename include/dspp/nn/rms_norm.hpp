@@ -100,7 +100,8 @@ struct RmsNorm : Layer<P> {
   /// Memory      keeps the sum, and a number per row; the sum lies where a moved branch did
   template <Tracked X, Tracked Branch>
   constexpr auto of_sum(const X& x, Branch branch) const {
-    return detail::sum_and_norm<P, operations::RmsNormOfSum>(*this, x, std::move(branch), weight);
+    using OfSum = operations::RmsNormOfSum<typename X::Element, X::rank, typename X::DeviceType>;
+    return detail::sum_and_norm<P, OfSum>(*this, x, std::move(branch), weight);
   }
   constexpr void describe(auto&& f) const { f("epsilon", epsilon); }
 };

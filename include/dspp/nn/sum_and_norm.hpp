@@ -15,7 +15,7 @@ namespace dspp {
 namespace detail {
 /// A norm's of_sum by Operation, which takes the norm's parameters. What is not of one type, or is wrong, takes two
 /// operations, which say so.
-template <class P, template <class, int, Device> class Operation, class Norm, class X, class Branch, class... Of>
+template <class P, class Operation, class Norm, class X, class Branch, class... Of>
 constexpr auto sum_and_norm(const Norm& norm, const X& x, Branch branch, const Of&... parameters) {
   if constexpr (std::is_same_v<X, Branch> && is_value_of<P, X>) {
     check_sum_of<X, X>();
@@ -23,8 +23,7 @@ constexpr auto sum_and_norm(const Norm& norm, const X& x, Branch branch, const O
     check_whole_over_cp<typename X::Placement, -1, X::rank>();
     require_broadcast(x, branch, "+");
     require_no_weights(branch);
-    using OfSum = Operation<typename X::Element, X::rank, typename X::DeviceType>;
-    auto both = perform<OfSum>(x, std::move(branch), parameters..., norm.epsilon, is_partial_beside<X>);
+    auto both = perform<Operation>(x, std::move(branch), parameters..., norm.epsilon, is_partial_beside<X>);
     return SumAndNorm<X>{X(std::move(both.sum), x), X(std::move(both.norm), x)};
   } else {
     auto sum = x + branch;

@@ -2,6 +2,7 @@
 /// An optimizer's rule on every block of a range.
 #pragma once
 
+#include <cstring>
 #include <type_traits>
 
 #include <dspp/ops/cpu/blocks.hpp>
@@ -61,8 +62,10 @@ struct UpdateInputs {
 /// Copies a vector register's elements: a loop of copies would become narrower ones, which wait for the wider stores.
 template <class S>
 [[gnu::always_inline]] inline void copy_vector(S* to, const S* from) {
-  using Vector [[gnu::vector_size(8 * sizeof(S)), gnu::aligned(alignof(S)), gnu::may_alias]] = S;
-  *reinterpret_cast<Vector*>(to) = *reinterpret_cast<const Vector*>(from);
+  using Vector [[gnu::vector_size(8 * sizeof(S))]] = S;
+  Vector elements;
+  std::memcpy(&elements, from, sizeof elements);
+  std::memcpy(to, &elements, sizeof elements);
 }
 
 /// Elements that a rule gets at once: those of a vector register, in which all that it computes stays.
