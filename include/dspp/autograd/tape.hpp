@@ -184,9 +184,10 @@ class Tape {
   }
   template <class T, int Rank>
   constexpr void check_kind(const Slot& slot, const Shape<Rank>& shape) const {
-    if (std::is_constant_evaluated()) {
+    if (__builtin_is_constant_evaluated()) {
+      const int kind = detail::digest_of_kind<T>(shape, std::make_integer_sequence<int, Rank>{});
       // clang-format off
-      require(slot.kind == detail::digest_of_kind<T>(shape), "dspp: a gradient needs the shape and element type of its variable, but it has others. reshape or cast it before tape.give(slot, dx).",
+      require(slot.kind == kind, "dspp: a gradient needs the shape and element type of its variable, but it has others. reshape or cast it before tape.give(slot, dx).",
               ErrorCode::shape);
       // clang-format on
       return;
@@ -211,7 +212,7 @@ class Tape {
   /// Whether a node lies in the tape's blocks. Those of constant expressions and of unusual alignment are on the heap.
   template <class N>
   static constexpr bool is_in_blocks() {
-    return !std::is_constant_evaluated() && alignof(N) <= alignof(std::max_align_t);
+    return !__builtin_is_constant_evaluated() && alignof(N) <= alignof(std::max_align_t);
   }
   template <class N, class... Of>
   constexpr N* new_node(Of&&... of) {
@@ -304,7 +305,8 @@ struct Tape<D>::OutputNode : Node {
 template <Device D>
 template <class T, int Rank>
 constexpr int Tape<D>::kind_of(const Shape<Rank>& shape) {
-  if (std::is_constant_evaluated()) return detail::digest_of_kind<T>(shape);  // fewer steps than a list
+  if (__builtin_is_constant_evaluated())  // fewer steps than a list
+    return detail::digest_of_kind<T>(shape, std::make_integer_sequence<int, Rank>{});
   return detail::index_of_kind(kinds_, ValueKind::of<T>(shape));
 }
 
@@ -445,7 +447,7 @@ constexpr void Tape<D>::run_back_to(const Node* end) {
 template <Device D>
 constexpr void Tape<D>::clear() {
   destroy_nodes();
-  if (std::is_constant_evaluated()) {
+  if (__builtin_is_constant_evaluated()) {
     gradients_.free(), gelus_.free();  // fewer steps
   } else {
     blocks_.clear();

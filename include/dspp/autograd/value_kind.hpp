@@ -47,10 +47,6 @@ constexpr int digest_of_kind(const Shape<Rank>& shape, std::integer_sequence<int
   ((digest = (digest ^ static_cast<std::uint64_t>(shape.extents[I])) * 0x9e3779b97f4a7c15u), ...);
   return static_cast<int>(digest >> 33);
 }
-template <class T, int Rank>
-constexpr int digest_of_kind(const Shape<Rank>& shape) {
-  return digest_of_kind<T>(shape, std::make_integer_sequence<int, Rank>{});
-}
 }  // namespace detail
 
 /// "[2, 3] of f32".

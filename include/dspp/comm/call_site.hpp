@@ -100,10 +100,10 @@ DSPP_INLINE CallPath& call_path() {
 class CalledAt {
  public:
   constexpr explicit CalledAt(CallSite site) {
-    if (!std::is_constant_evaluated()) enter(site);
+    if (!__builtin_is_constant_evaluated()) enter(site);
   }
   constexpr ~CalledAt() {
-    if (!std::is_constant_evaluated()) leave();
+    if (!__builtin_is_constant_evaluated()) leave();
   }
   CalledAt(const CalledAt&) = delete;
   CalledAt& operator=(const CalledAt&) = delete;

@@ -44,10 +44,10 @@ class Storage {
   constexpr Storage(Storage&& other) noexcept : block_(other.block_) { other.block_ = nullptr; }
   constexpr Storage& operator=(const Storage& other) { return *this = Storage(other); }
   constexpr Storage& operator=(Storage&& other) noexcept {
-    if (this == &other) return *this;
-    release();
-    block_ = other.block_;
-    other.block_ = nullptr;
+    if (this != &other) {
+      if (block_ && --block_->references == 0) block_->memory->give(block_);
+      block_ = other.block_, other.block_ = nullptr;
+    }
     return *this;
   }
   constexpr ~Storage() {
@@ -69,8 +69,7 @@ class Storage {
     return data() ? reinterpret_cast<T*>(data()) + i : nullptr;
   }
   constexpr Memory& memory() const {
-    if (block_ == nullptr) detail::refuse_without_block();
-    return *block_->memory;
+    return block_ ? *block_->memory : (detail::refuse_without_block(), *block_->memory);
   }
 
  private:

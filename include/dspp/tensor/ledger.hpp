@@ -16,15 +16,11 @@ class Ledger {
   Ledger& operator=(const Ledger&) = delete;
 
   constexpr MemoryBlock<Ledger>* take(Size bytes, Category category, const char* label) {
-    auto* block = new MemoryBlock<Ledger>;
-    block->bytes = round_up(bytes, block_alignment);
-    block->category = category;
-    block->memory = this;
-    block->label = label;
+    auto* block = new MemoryBlock<Ledger>{
+        .bytes = round_up(bytes, block_alignment), .category = category, .memory = this, .label = label};
     Size& live = live_.bytes[static_cast<int>(category)];
     Size& most = peaks_.bytes[static_cast<int>(category)];
-    live += block->bytes;
-    total_ += block->bytes;
+    live += block->bytes, total_ += block->bytes;
     if (live > most) most = live;
     if (total_ > peak_) {
       peak_ = total_;
@@ -34,8 +30,7 @@ class Ledger {
   }
 
   constexpr void give(MemoryBlock<Ledger>* block) {
-    live_[block->category] -= block->bytes;
-    total_ -= block->bytes;
+    live_.bytes[static_cast<int>(block->category)] -= block->bytes, total_ -= block->bytes;
     delete block;
   }
 

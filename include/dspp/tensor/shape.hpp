@@ -40,7 +40,12 @@ struct Shape {
   constexpr operator Extents() const { return {extents, Rank}; }
 
   /// Number of elements; 1 for a scalar.
-  constexpr Size count() const { return multiply(std::make_integer_sequence<int, Rank>{}); }
+  constexpr Size count() const {
+    // One expression rather than a loop or another call: constant expressions count statements.
+    return (Rank > 0 ? extents[0] : 1) * (Rank > 1 ? extents[Rank > 1 ? 1 : 0] : 1) *
+           (Rank > 2 ? extents[Rank > 2 ? 2 : 0] : 1) * (Rank > 3 ? extents[Rank > 3 ? 3 : 0] : 1) *
+           (Rank > 4 ? extents[Rank > 4 ? 4 : 0] : 1) * (Rank > 5 ? extents[Rank > 5 ? 5 : 0] : 1);
+  }
 
   /// Product of all extents but the last: the number of rows that a row-wise operation sees.
   constexpr Size rows() const { return multiply(std::make_integer_sequence<int, Rank - 1>{}); }
@@ -62,7 +67,6 @@ struct Shape {
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 
  private:
-  // One expression rather than a loop: constant expressions count statements.
   template <int... I>
   constexpr Size multiply(std::integer_sequence<int, I...>) const {
     return (Size{1} * ... * extents[I]);
@@ -86,7 +90,7 @@ std::string to_string(Extents extents);
 /// Throws   Error(shape) for an extent below 0, and for bytes that 63 bits do not count
 template <int Rank>
 constexpr Size bytes_of(const Shape<Rank>& shape, Size element_bytes) {
-  if (std::is_constant_evaluated()) return shape.count() * element_bytes;  // too many do not compile
+  if (__builtin_is_constant_evaluated()) return shape.count() * element_bytes;  // too many do not compile
   return detail::bytes_of_extents(shape, element_bytes);
 }
 

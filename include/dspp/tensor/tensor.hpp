@@ -51,12 +51,14 @@ class Tensor {
     return Tensor(storage, offset, shape);
   }
   static constexpr Tensor view(Storage<Memory<D>>&& storage, Size offset, const Shape<Rank>& shape) {
-    return Tensor(std::move(storage), offset, shape);
+    return Tensor(static_cast<Storage<Memory<D>>&&>(storage), offset, shape);
   }
 
   constexpr explicit operator bool() const { return static_cast<bool>(storage_); }
   constexpr const Shape<Rank>& shape() const { return shape_; }
-  constexpr Size operator[](int dimension) const { return shape_[dimension]; }
+  constexpr Size operator[](int dimension) const {
+    return shape_.extents[dimension < 0 ? dimension + Rank : dimension];
+  }
   constexpr Size count() const { return shape_.count(); }
   constexpr Size bytes() const { return count() * static_cast<Size>(sizeof(T)); }
   constexpr Memory<D>& memory() const { return storage_.memory(); }
@@ -85,8 +87,8 @@ class Tensor {
   /// The same elements in another shape of the same count.
   template <int NewRank>
   constexpr Tensor<T, NewRank, D> reshape(const Shape<NewRank>& shape) const {
-    if (shape.count() != count()) detail::fail_of_reshape(shape_, shape);
-    return Tensor<T, NewRank, D>::view(storage_, offset_, shape);
+    if (shape.count() != shape_.count()) detail::fail_of_reshape(shape_, shape);
+    return Tensor<T, NewRank, D>(storage_, offset_, shape);
   }
 
   /// Releases the block now, not at the end of the scope.
@@ -118,8 +120,11 @@ class Tensor {
   constexpr void fill(T value) const { D::fill(memory(), data(), count(), value); }
 
  private:
+  template <class, int, Device>
+  friend class Tensor;
+  // Casts rather than std::move: constant expressions count its statements.
   constexpr Tensor(Storage<Memory<D>>&& storage, Size offset, const Shape<Rank>& shape)
-      : storage_(std::move(storage)), offset_(offset), shape_(shape) {}
+      : storage_(static_cast<Storage<Memory<D>>&&>(storage)), offset_(offset), shape_(shape) {}
   constexpr Tensor(const Storage<Memory<D>>& storage, Size offset, const Shape<Rank>& shape)
       : storage_(storage), offset_(offset), shape_(shape) {}
 
