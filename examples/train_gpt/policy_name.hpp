@@ -17,27 +17,27 @@ using FastPrecision = dspp::Bf16;
 using FastPrecision = dspp::F32;
 #endif
 
-template <class P>
-struct PolicyName;
-
 /// Names the ZeRO stage, the precision and every other member that differs from the default.
-template <class Z, class Precision, class Gradient, class Tensor, class Pl, class C, class E, class Sequence,
-          class Inputs, class Attention, class D>
-struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Sequence, Inputs, Attention, D>> {
+template <class P>
+struct PolicyName {
+  using Precision = typename P::Precision;
+  using Gradient = typename P::GradientChoice;
+  using Attention = typename P::Attention;
+
   static std::string text() {
-    std::string name = "Policy<Zero<" + std::to_string(Z::stage) + ">, " + precision<Precision>();
+    std::string name = "Policy<Zero<" + std::to_string(P::zero_stage) + ">, " + precision<Precision>();
     if (std::is_same_v<Gradient, dspp::Gradients<Precision>>)
       name += ", Gradients<" + precision<Precision>() + ">";
     else if (!std::is_same_v<Gradient, dspp::Gradients<dspp::ByUse>>)
       name += ", Gradients<F32>";
-    if (C::degree > 1) name += ", Cp<" + std::to_string(C::degree) + ">";
-    if (Tensor::degree > 1) name += ", Tp<" + std::to_string(Tensor::degree) + ">";
-    if (std::is_same_v<Sequence, dspp::SequenceParallel>) name += ", SequenceParallel";
-    if (std::is_same_v<Inputs, dspp::RegatherInputs>) name += ", RegatherInputs";
-    if (std::is_same_v<Attention, dspp::CuDnn>) name += ", AttentionBy<CuDnn>";
-    if (std::is_same_v<Attention, dspp::FlashKernels>) name += ", AttentionBy<FlashKernels>";
-    if (std::is_same_v<Attention, dspp::PlainKernels>) name += ", AttentionBy<PlainKernels>";
-    if (!std::is_same_v<D, dspp::Cpu>) name += ", Cuda";
+    if (P::cp > 1) name += ", Cp<" + std::to_string(P::cp) + ">";
+    if (P::tp > 1) name += ", Tp<" + std::to_string(P::tp) + ">";
+    if (P::sequence_parallel) name += ", SequenceParallel";
+    if (P::regather_inputs) name += ", RegatherInputs";
+    if (std::is_same_v<Attention, dspp::AttentionBy<dspp::CuDnn>>) name += ", AttentionBy<CuDnn>";
+    if (std::is_same_v<Attention, dspp::AttentionBy<dspp::FlashKernels>>) name += ", AttentionBy<FlashKernels>";
+    if (std::is_same_v<Attention, dspp::AttentionBy<dspp::PlainKernels>>) name += ", AttentionBy<PlainKernels>";
+    if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }
 

@@ -23,6 +23,28 @@ TEST_CASE("equal policies are one type, in any order of members and without defa
   CHECK(!same<Policy<Bf16>, Policy<Bf16, Gradients<F32>>>);
 }
 
+namespace {
+template <class... Members>
+Policy<Members...> named_again(Strategy<Members...>);
+
+/// The members that each of the policies names give that policy.
+template <class... P>
+constexpr bool name_themselves = (same<decltype(named_again(P())), P> && ...);
+template <class... Given>
+constexpr bool hold_with = name_themselves<Policy<Given...>, Policy<Given..., Tp<2>>, Policy<Cp<3>, Given...>,
+                                           Policy<Given..., Tp<2>, SequenceParallel>, Policy<Meta, Given..., Cp<2>>,
+                                           Policy<RegatherInputs, SequenceParallel, Given..., Tp<4>, Cp<2>>,
+                                           Policy<Given..., AttentionBy<FlashKernels>>>;
+}  // namespace
+
+TEST_CASE("a strategy names its stage, its precision and what differs from the default, in one order") {
+  static_assert(same<Policy<>, Strategy<Zero<0>, F32>>);
+  static_assert(same<Policy<Cpu, Gradients<ByUse>, Tp<1>, Bf16>, Strategy<Zero<0>, Bf16>>);
+  static_assert(same<Policy<SequenceParallel, Bf16, Meta, Tp<2>, Zero<3>, Gradients<F32>>,
+                     Strategy<Zero<3>, Bf16, Gradients<F32>, Tp<2>, SequenceParallel, Meta>>);
+  CHECK((hold_with<> && hold_with<Zero<1>, F64> && hold_with<F16, Zero<3>, Gradients<F32>>));
+}
+
 TEST_CASE("a policy has its element type, stage, degree and residual stream's state") {
   using P = Policy<Zero<2>, Bf16, Tp<2>, SequenceParallel, RegatherInputs>;
   static_assert(same<P::Element, bf16> && same<P::DeviceType, Cpu> && same<P::HiddenState, Shard<1>>);

@@ -368,9 +368,9 @@ struct DeviceRank<Far> {
 
 namespace detail {
 /// As on paper: the ZeRO stage and the gradients' type are given to the engine as values, and models are fewer.
-template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, class A, Device Old>
-struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, A, Old>, Far> {
-  using type = Strategy<Zero<0>, R, Gradients<ByUse>, T, Pl, C, E, S, I, A, Far>;
+template <class... Members>
+struct Rebind<Strategy<Members...>, Far> {
+  using type = strategy_on_paper<Strategy<Members...>, Far>;
 };
 }  // namespace detail
 

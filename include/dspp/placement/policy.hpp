@@ -73,29 +73,6 @@ struct PlainKernels {
   static constexpr AttentionKernels attention = AttentionKernels::plain;
 };
 
-/// The canonical form of a policy: complete and in one order, so that equal policies are one type.
-template <class ZeroStage, class Precision, class Gradient, class Tensor, class Pipeline, class Context, class Expert,
-          class Sequence, class Inputs, class Attention, Device D>
-struct Strategy {
-  using Element = typename Precision::Element;
-  using DeviceType = D;
-  using GradientChoice = Gradient;
-  static constexpr int zero_stage = ZeroStage::stage;
-  static constexpr Degrees degrees{.pp = Pipeline::degree, .cp = Context::degree, .tp = Tensor::degree};
-  static constexpr int tp = degrees.tp;
-  static constexpr int cp = degrees.cp;
-  static constexpr bool sequence_parallel = std::is_same_v<Sequence, SequenceParallel>;
-  static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
-  static constexpr AttentionKernels attention_by = Attention::attention;
-
-  /// The state of the residual stream, [batch, sequence, width], over Tp.
-  using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
-  /// Of a value of rank Rank: Cp cuts [batch, sequence, ...] along the sequence.
-  template <class State, int Rank>
-  using Place = std::conditional_t<(cp > 1 && Rank >= 2), Placed<On<Tensor, State>, On<Context, Shard<1>>>,
-                                   Placed<On<Tensor, State>>>;
-};
-
 namespace detail {
 
 enum class Role { zero, precision, gradients, tp, pp, cp, ep, sequence, inputs, attention, device, unknown };
@@ -150,12 +127,6 @@ using pick = typename Pick<R, Default, Members...>::type;
 template <Role R, class... Members>
 inline constexpr int times_named = (0 + ... + (role_of<Members> == R ? 1 : 0));
 
-template <class Gradient, class Precision>
-inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>> ||
-                                      std::is_same_v<Gradient, Gradients<Precision>> ||
-                                      (std::is_same_v<Gradient, Gradients<F32>> &&
-                                       (std::is_same_v<Precision, Bf16> || std::is_same_v<Precision, F16>));
-
 template <class Member>
 struct KernelsOf;
 template <class X>
@@ -167,6 +138,75 @@ struct KernelsOf<AttentionBy<X>> {
                 "one of them.");
   using type = std::conditional_t<known, X, Fastest>;
 };
+
+}  // namespace detail
+
+/// The canonical form of a policy: its ZeRO stage, its precision and what else differs from the default, in one order, so
+/// that equal policies are one type.
+template <class... Members>
+struct Strategy {
+  using ZeroStage = detail::pick<detail::Role::zero, Zero<0>, Members...>;
+  using Precision = detail::pick<detail::Role::precision, F32, Members...>;
+  using GradientChoice = detail::pick<detail::Role::gradients, Gradients<ByUse>, Members...>;
+  using TensorAxis = detail::pick<detail::Role::tp, Tp<1>, Members...>;
+  using PipelineAxis = detail::pick<detail::Role::pp, Pp<1>, Members...>;
+  using ContextAxis = detail::pick<detail::Role::cp, Cp<1>, Members...>;
+  using ExpertAxis = detail::pick<detail::Role::ep, Ep<1>, Members...>;
+  using Sequence = detail::pick<detail::Role::sequence, NoSequenceParallel, Members...>;
+  using Inputs = detail::pick<detail::Role::inputs, KeepInputs, Members...>;
+  using Attention = detail::pick<detail::Role::attention, AttentionBy<Fastest>, Members...>;
+  using DeviceType = detail::pick<detail::Role::device, Cpu, Members...>;
+
+  using Element = typename Precision::Element;
+  static constexpr int zero_stage = ZeroStage::stage;
+  static constexpr Degrees degrees{.pp = PipelineAxis::degree, .cp = ContextAxis::degree, .tp = TensorAxis::degree};
+  static constexpr int tp = degrees.tp;
+  static constexpr int cp = degrees.cp;
+  static constexpr bool sequence_parallel = std::is_same_v<Sequence, SequenceParallel>;
+  static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
+  static constexpr AttentionKernels attention_by = detail::KernelsOf<Attention>::type::attention;
+
+  /// The state of the residual stream, [batch, sequence, width], over Tp.
+  using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
+  /// Of a value of rank Rank: Cp cuts [batch, sequence, ...] along the sequence.
+  template <class State, int Rank>
+  using Place = std::conditional_t<(cp > 1 && Rank >= 2), Placed<On<TensorAxis, State>, On<ContextAxis, Shard<1>>>,
+                                   Placed<On<TensorAxis, State>>>;
+};
+
+namespace detail {
+
+/// A member of a policy, which a Strategy names unless it is the default.
+template <class Default, class Member>
+struct Choice {};
+template <class Named, class... Choices>
+struct Shortest {
+  using type = Named;
+};
+template <class... Named, class Default, class Member, class... Rest>
+struct Shortest<Strategy<Named...>, Choice<Default, Member>, Rest...> {
+  using Next = std::conditional_t<std::is_same_v<Default, Member>, Strategy<Named...>, Strategy<Named..., Member>>;
+  using type = typename Shortest<Next, Rest...>::type;
+};
+
+/// The canonical form of S, on another device, with another ZeRO stage and another type of gradients.
+template <class S, Device D, class ZeroStage = typename S::ZeroStage, class Gradient = typename S::GradientChoice>
+using strategy_of =
+    typename Shortest<Strategy<ZeroStage, typename S::Precision>, Choice<Gradients<ByUse>, Gradient>,
+                      Choice<Tp<1>, typename S::TensorAxis>, Choice<Pp<1>, typename S::PipelineAxis>,
+                      Choice<Cp<1>, typename S::ContextAxis>, Choice<Ep<1>, typename S::ExpertAxis>,
+                      Choice<NoSequenceParallel, typename S::Sequence>, Choice<KeepInputs, typename S::Inputs>,
+                      Choice<AttentionBy<Fastest>, typename S::Attention>, Choice<Cpu, D>>::type;
+/// Layers do not depend on the ZeRO stage or the gradients' type: plans take them as values, so that strategies that
+/// differ only in them share one model on paper.
+template <class S, Device D>
+using strategy_on_paper = strategy_of<S, D, Zero<0>, Gradients<ByUse>>;
+
+template <class Gradient, class Precision>
+inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>> ||
+                                      std::is_same_v<Gradient, Gradients<Precision>> ||
+                                      (std::is_same_v<Gradient, Gradients<F32>> &&
+                                       (std::is_same_v<Precision, Bf16> || std::is_same_v<Precision, F16>));
 
 template <class... M>
 struct Canonical {
@@ -193,37 +233,33 @@ struct Canonical {
                 "dspp: Policy needs one AttentionBy<...>, but names several. Keep one.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
-  using Precision = pick<Role::precision, F32, M...>;
-  using Gradient = pick<Role::gradients, Gradients<ByUse>, M...>;
-  using Tensor = pick<Role::tp, Tp<1>, M...>;
-  using Sequence = pick<Role::sequence, NoSequenceParallel, M...>;
-  using Inputs = pick<Role::inputs, KeepInputs, M...>;
-  using Attention = typename KernelsOf<pick<Role::attention, AttentionBy<Fastest>, M...>>::type;
-  using Pipeline = pick<Role::pp, Pp<1>, M...>;
-  using Context = pick<Role::cp, Cp<1>, M...>;
-  using Expert = pick<Role::ep, Ep<1>, M...>;
-  using ZeroStage = pick<Role::zero, Zero<0>, M...>;
-  static_assert(sizeof(Pipeline) * sizeof(Context) * sizeof(Expert) * sizeof(ZeroStage) > 0);  // each checks its degree
+  using Given = Strategy<M...>;
+  using Precision = typename Given::Precision;
+  using Sequence = typename Given::Sequence;
+  static_assert(sizeof(typename Given::PipelineAxis) * sizeof(typename Given::ContextAxis) *
+                    sizeof(typename Given::ExpertAxis) * sizeof(typename Given::ZeroStage) *
+                    sizeof(KernelsOf<typename Given::Attention>) >
+                0);  // each checks its argument
 
   static_assert(
-      Tensor::degree > 1 || !std::is_same_v<Sequence, SequenceParallel>,
+      Given::TensorAxis::degree > 1 || !std::is_same_v<Sequence, SequenceParallel>,
       "dspp: SequenceParallel needs a tensor axis to split the sequence over, but Tp is 1. Add Tp<2> or more, or "
       "remove SequenceParallel.");
   static_assert(
-      std::is_same_v<Sequence, SequenceParallel> || !std::is_same_v<Inputs, RegatherInputs>,
+      std::is_same_v<Sequence, SequenceParallel> || !std::is_same_v<typename Given::Inputs, RegatherInputs>,
       "dspp: RegatherInputs needs inputs that were gathered, but the policy has no SequenceParallel. Add it, or "
       "remove RegatherInputs.");
   static_assert(
-      gradients_fit<Gradient, Precision>,
+      gradients_fit<typename Given::GradientChoice, Precision>,
       "dspp: Gradients<...> needs the policy's own precision or, beside Bf16 and F16, F32, but it is another. "
       "Change one of them.");
 
-  static_assert(!std::is_same_v<Attention, CuDnn> || sizeof(typename Precision::Element) == 2,
+  static_assert(!std::is_same_v<typename Given::Attention, AttentionBy<CuDnn>> ||
+                    sizeof(typename Precision::Element) == 2,
                 "dspp: AttentionBy<CuDnn> needs Bf16 or F16, which cuDNN's attention is for, but the policy has "
                 "another precision. Change one of them.");
 
-  using type = Strategy<ZeroStage, Precision, Gradient, Tensor, Pipeline, Context, Expert, Sequence, Inputs, Attention,
-                        pick<Role::device, Cpu, M...>>;
+  using type = strategy_of<Given, typename Given::DeviceType>;
 };
 
 }  // namespace detail
@@ -242,17 +278,13 @@ struct Rebind {
                 "template of its policy alone, or give it a member template <class Q> using on = ....");
   using type = X;
 };
-template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, class A, Device Old,
-          Device D>
-struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, A, Old>, D> {
-  using type = Strategy<Z, R, G, T, Pl, C, E, S, I, A, D>;
+template <class... Members, Device D>
+struct Rebind<Strategy<Members...>, D> {
+  using type = strategy_of<Strategy<Members...>, D>;
 };
-/// Layers do not depend on the ZeRO stage or the gradients' type: plans take them as values, so that strategies that
-/// differ only in them share one model on paper.
-template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, class A, Device Old,
-          class D>
-struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, A, Old>, MetaOf<D>> {
-  using type = Strategy<Zero<0>, R, Gradients<ByUse>, T, Pl, C, E, S, I, A, MetaOf<D>>;
+template <class... Members, class D>
+struct Rebind<Strategy<Members...>, MetaOf<D>> {
+  using type = strategy_on_paper<Strategy<Members...>, MetaOf<D>>;
 };
 /// X's own `on`, not that of a base.
 template <class X, class P>
