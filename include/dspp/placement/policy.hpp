@@ -141,8 +141,8 @@ struct KernelsOf<AttentionBy<X>> {
 
 }  // namespace detail
 
-/// The canonical form of a policy: its ZeRO stage, its precision and what else differs from the default, in one order, so
-/// that equal policies are one type.
+/// The canonical form of a policy: its ZeRO stage, its precision and what else differs from the default, in one order,
+/// so that equal policies are one type.
 template <class... Members>
 struct Strategy {
   using ZeroStage = detail::pick<detail::Role::zero, Zero<0>, Members...>;
