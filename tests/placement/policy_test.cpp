@@ -27,14 +27,26 @@ namespace {
 template <class... Members>
 Policy<Members...> named_again(Strategy<Members...>);
 
-/// The members that each of the policies names give that policy.
-template <class... P>
-constexpr bool name_themselves = (same<decltype(named_again(P())), P> && ...);
+/// Whether the policies' types say the same.
+template <class P, class Q>
+constexpr bool alike = same<typename P::ZeroStage, typename Q::ZeroStage> &&
+                       same<typename P::Precision, typename Q::Precision> &&
+                       same<typename P::GradientChoice, typename Q::GradientChoice> &&
+                       same<typename P::TensorAxis, typename Q::TensorAxis> &&
+                       same<typename P::ContextAxis, typename Q::ContextAxis> &&
+                       same<typename P::Sequence, typename Q::Sequence> &&
+                       same<typename P::Inputs, typename Q::Inputs> &&
+                       same<typename P::Attention, typename Q::Attention> &&
+                       same<typename P::DeviceType, typename Q::DeviceType>;
+/// The canonical policy of members says what they say, in any order of theirs, and the members that it names give it.
+template <class... Members>
+constexpr bool holds = alike<Policy<Members...>, Strategy<Members...>> &&
+                       same<decltype(named_again(Policy<Members...>())), Policy<Members...>>;
 template <class... Given>
-constexpr bool hold_with = name_themselves<Policy<Given...>, Policy<Given..., Tp<2>>, Policy<Cp<3>, Given...>,
-                                           Policy<Given..., Tp<2>, SequenceParallel>, Policy<Meta, Given..., Cp<2>>,
-                                           Policy<RegatherInputs, SequenceParallel, Given..., Tp<4>, Cp<2>>,
-                                           Policy<Given..., AttentionBy<FlashKernels>>>;
+constexpr bool hold_with = holds<Given...> && holds<Given..., Tp<2>> && holds<Cp<3>, Given...> &&
+                           holds<Given..., Tp<2>, SequenceParallel> && holds<Meta, Given..., Cp<2>> &&
+                           holds<RegatherInputs, SequenceParallel, Given..., Tp<4>, Cp<2>> &&
+                           holds<Given..., AttentionBy<FlashKernels>>;
 }  // namespace
 
 TEST_CASE("a strategy names its stage, its precision and what differs from the default, in one order") {
@@ -42,6 +54,10 @@ TEST_CASE("a strategy names its stage, its precision and what differs from the d
   static_assert(same<Policy<Cpu, Gradients<ByUse>, Tp<1>, Bf16>, Strategy<Zero<0>, Bf16>>);
   static_assert(same<Policy<SequenceParallel, Bf16, Meta, Tp<2>, Zero<3>, Gradients<F32>>,
                      Strategy<Zero<3>, Bf16, Gradients<F32>, Tp<2>, SequenceParallel, Meta>>);
+  static_assert(
+      same<Policy<AttentionBy<FlashKernels>, Cp<3>, RegatherInputs, SequenceParallel, Tp<4>>,
+           Strategy<Zero<0>, F32, Tp<4>, Cp<3>, SequenceParallel, RegatherInputs, AttentionBy<FlashKernels>>>);
+  static_assert(same<rebind<Strategy<Bf16>, Meta>, Strategy<Zero<0>, Bf16, Meta>>);
   CHECK((hold_with<> && hold_with<Zero<1>, F64> && hold_with<F16, Zero<3>, Gradients<F32>>));
 }
 

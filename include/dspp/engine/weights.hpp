@@ -54,7 +54,7 @@ class Weights {
                  .random = {.key = {world.seed()}},
                  .attention_by = P::attention_by},
         tape_(context_) {
-    if (!std::is_constant_evaluated()) check_arithmetic();
+    if (!__builtin_is_constant_evaluated()) check_arithmetic();
     inventory_.set_choices(choices);
     detail::with_sentence("Weights", [&] { walk(model_, inventory_); });
   }

@@ -14,7 +14,7 @@ namespace dspp {
 
 namespace detail {
 /// A norm's of_sum by Operation, which takes the norm's parameters. What is not of one type, or is wrong, takes two
-/// operations, which say so.
+/// operations, which say so. (No constrained template template parameter: clang 14 cannot precompile one.)
 template <class P, class Operation, class Norm, class X, class Branch, class... Of>
 constexpr auto sum_and_norm(const Norm& norm, const X& x, Branch branch, const Of&... parameters) {
   if constexpr (std::is_same_v<X, Branch> && is_value_of<P, X>) {

@@ -141,8 +141,9 @@ struct KernelsOf<AttentionBy<X>> {
 
 }  // namespace detail
 
-/// The canonical form of a policy: its ZeRO stage, its precision and what else differs from the default, in one order,
-/// so that equal policies are one type.
+/// What a policy's members say; what they do not name has its default. The canonical form of a policy, which
+/// Policy<...> makes and checks, names its ZeRO stage, its precision and what else differs from the default, in one
+/// order, so that equal policies are one type.
 template <class... Members>
 struct Strategy {
   using ZeroStage = detail::pick<detail::Role::zero, Zero<0>, Members...>;
@@ -189,18 +190,19 @@ struct Shortest<Strategy<Named...>, Choice<Default, Member>, Rest...> {
   using type = typename Shortest<Next, Rest...>::type;
 };
 
+using Defaults = Strategy<>;
 /// The canonical form of S, on another device, with another ZeRO stage and another type of gradients.
 template <class S, Device D, class ZeroStage = typename S::ZeroStage, class Gradient = typename S::GradientChoice>
-using strategy_of =
-    typename Shortest<Strategy<ZeroStage, typename S::Precision>, Choice<Gradients<ByUse>, Gradient>,
-                      Choice<Tp<1>, typename S::TensorAxis>, Choice<Pp<1>, typename S::PipelineAxis>,
-                      Choice<Cp<1>, typename S::ContextAxis>, Choice<Ep<1>, typename S::ExpertAxis>,
-                      Choice<NoSequenceParallel, typename S::Sequence>, Choice<KeepInputs, typename S::Inputs>,
-                      Choice<AttentionBy<Fastest>, typename S::Attention>, Choice<Cpu, D>>::type;
+using strategy_of = typename Shortest<
+    Strategy<ZeroStage, typename S::Precision>, Choice<Defaults::GradientChoice, Gradient>,
+    Choice<Defaults::TensorAxis, typename S::TensorAxis>, Choice<Defaults::PipelineAxis, typename S::PipelineAxis>,
+    Choice<Defaults::ContextAxis, typename S::ContextAxis>, Choice<Defaults::ExpertAxis, typename S::ExpertAxis>,
+    Choice<Defaults::Sequence, typename S::Sequence>, Choice<Defaults::Inputs, typename S::Inputs>,
+    Choice<Defaults::Attention, typename S::Attention>, Choice<Defaults::DeviceType, D>>::type;
 /// Layers do not depend on the ZeRO stage or the gradients' type: plans take them as values, so that strategies that
 /// differ only in them share one model on paper.
 template <class S, Device D>
-using strategy_on_paper = strategy_of<S, D, Zero<0>, Gradients<ByUse>>;
+using strategy_on_paper = strategy_of<S, D, Defaults::ZeroStage, Defaults::GradientChoice>;
 
 template <class Gradient, class Precision>
 inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>> ||
@@ -299,8 +301,12 @@ requires OffersOn<X, typename Rebind<typename X::policy, D>::type>
 struct Rebind<X, D> {
   using type = typename X::template on<typename Rebind<typename X::policy, D>::type>;
 };
+template <class X>
+inline constexpr bool is_strategy = false;
+template <class... Members>
+inline constexpr bool is_strategy<Strategy<Members...>> = true;
 template <template <class> class M, class P, Device D>
-requires(!OffersOn<M<P>, typename Rebind<P, D>::type>) struct Rebind<M<P>, D> {
+requires(!is_strategy<M<P>> && !OffersOn<M<P>, typename Rebind<P, D>::type>) struct Rebind<M<P>, D> {
   using type = M<typename Rebind<P, D>::type>;
 };
 }  // namespace detail

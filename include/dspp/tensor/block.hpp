@@ -69,6 +69,7 @@ class Storage {
     return data() ? reinterpret_cast<T*>(data()) + i : nullptr;
   }
   constexpr Memory& memory() const {
+    // one statement: constant expressions count them
     return block_ ? *block_->memory : (detail::refuse_without_block(), *block_->memory);
   }
 

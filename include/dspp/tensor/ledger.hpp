@@ -9,6 +9,7 @@
 namespace dspp {
 
 /// Counts live and peak bytes by category and the floating-point operations of the step. Hands out blocks without data.
+/// In few statements: constant expressions count them.
 class Ledger {
  public:
   constexpr Ledger() = default;

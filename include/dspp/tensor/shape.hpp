@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include <dspp/base/error.hpp>
@@ -41,6 +40,7 @@ struct Shape {
 
   /// Number of elements; 1 for a scalar.
   constexpr Size count() const {
+    static_assert(max_rank == 6);
     // One expression rather than a loop or another call: constant expressions count statements.
     return (Rank > 0 ? extents[0] : 1) * (Rank > 1 ? extents[Rank > 1 ? 1 : 0] : 1) *
            (Rank > 2 ? extents[Rank > 2 ? 2 : 0] : 1) * (Rank > 3 ? extents[Rank > 3 ? 3 : 0] : 1) *

@@ -56,7 +56,7 @@ class Tensor {
 
   constexpr explicit operator bool() const { return static_cast<bool>(storage_); }
   constexpr const Shape<Rank>& shape() const { return shape_; }
-  constexpr Size operator[](int dimension) const {
+  constexpr Size operator[](int dimension) const {  // not shape_[dimension]: constant expressions count the call
     return shape_.extents[dimension < 0 ? dimension + Rank : dimension];
   }
   constexpr Size count() const { return shape_.count(); }
@@ -121,7 +121,7 @@ class Tensor {
 
  private:
   template <class, int, Device>
-  friend class Tensor;
+  friend class Tensor;  // reshape, which would call view
   // Casts rather than std::move: constant expressions count its statements.
   constexpr Tensor(Storage<Memory<D>>&& storage, Size offset, const Shape<Rank>& shape)
       : storage_(static_cast<Storage<Memory<D>>&&>(storage)), offset_(offset), shape_(shape) {}

@@ -115,7 +115,7 @@ class Inventory {
     p.site = sites_++;
     last_piece_ = &p;
     parameters.push_back({&p, open_.back()});
-    if (!std::is_constant_evaluated()) parameters.back().name = &new_name(path, p, extents);
+    if (!__builtin_is_constant_evaluated()) parameters.back().name = &new_name(path, p, extents);
   }
   constexpr void join_group(const Path& path, ParameterBase<D>& p) {
     const List<char> name = path.characters();
