@@ -54,9 +54,9 @@ struct Plan {
 ///
 ///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, sizes, {.data = 64});
 ///
-/// Cost   some 20,000 constant-expression steps a layer of a GPT in bf16, and 25,000 in f32, which has more buckets:
-///        clang's default limit of 2^20 plans 52 layers, 41, and -fconstexpr-steps=N more; the limits of g++ and nvcc
-///        are higher
+/// Cost   some 20,000 constant-expression steps a layer of GPT-2 XL under Bf16, Zero<3>, Tp<2>, SequenceParallel, and
+///        25,000 under F32, which has more buckets: clang's default limit of 2^20 plans 52 layers, 41, and
+///        -fconstexpr-steps=N more; the limits of g++ and nvcc are higher
 template <class Model, class Optimizer = AdamW, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options = {},
                     Optimizer optimizer = {});

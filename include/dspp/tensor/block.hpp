@@ -44,7 +44,7 @@ class Storage {
   constexpr Storage(Storage&& other) noexcept : block_(other.block_) { other.block_ = nullptr; }
   constexpr Storage& operator=(const Storage& other) { return *this = Storage(other); }
   constexpr Storage& operator=(Storage&& other) noexcept {
-    if (this != &other) {
+    if (this != &other) {  // not release(): constant expressions count its statements, 2 % of a plan's in f32
       if (block_ && --block_->references == 0) block_->memory->give(block_);
       block_ = other.block_, other.block_ = nullptr;
     }
