@@ -8,6 +8,7 @@
 #include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/dimension_rules.hpp>
 #include <dspp/placement/placed.hpp>
+#include <dspp/placement/offload.hpp>
 #include <dspp/placement/policy.hpp>
 #include <dspp/placement/rules.hpp>
 #include <dspp/placement/state.hpp>

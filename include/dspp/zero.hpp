@@ -11,5 +11,6 @@
 #include <dspp/zero/replicas.hpp>
 #include <dspp/zero/sharded_state.hpp>
 #include <dspp/zero/stage.hpp>
+#include <dspp/zero/state_store.hpp>
 #include <dspp/zero/unit.hpp>
 #include <dspp/zero/update.hpp>

@@ -2,7 +2,7 @@
 /// Optimizers without a learning rate, without a rule for blocks of any length, and with half of a matrix's update.
 // expected-error {{dspp: Engine needs an optimizer with a learning rate, but this one has no member lr.}}
 // expected-error {{dspp: Engine needs an optimizer with rule<S>(scalars) const, a functor that takes an}}
-// expected-error {{length, but this one has none that fits. Write it as in the concept Optimizer,}}
+// expected-error {{length, but this one has none that fits. Write it as in the concept IsOptimizer,}}
 // expected-error {{dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update,}}
 // expected-error {{for all else, but this one lacks one of them, or has direction, too. See Muon.}}
 #include <dspp/engine/engine_types.hpp>

@@ -86,6 +86,8 @@ inline void check_run(const Trained& trained) {
 inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
   CAPTURE(r);
   CHECK(paper.resident == measured.resident);
+  CHECK(paper.host == measured.host);
+  CHECK(paper.disk == measured.disk);
   CHECK(paper.peak == measured.peak);
   for (int c = 0; c < category_count; ++c) {
     const auto category = static_cast<Category>(c);

@@ -65,6 +65,7 @@ struct Cell {
   bool llama_options = false;    ///< of a Llama: a window after one full layer, biases, qk_norm, scaled angles
   SumOrder sum_order = SumOrder::rank;
   ParameterGroups groups{};
+  OffloadConfig offload{};
 };
 
 /// The small configuration of a model with the cell's settings.
@@ -98,6 +99,7 @@ struct RankRecord {
   Size resident = 0, peak = 0;  ///< peak: of the first step, construction included
   CategoryBytes at_peak{}, by_category{};
   Size later_peak = 0;                      ///< of the steps after the first
+  Size host = 0, disk = 0;                  ///< bytes of what is offloaded
   Size left = 0;                            ///< live when the engine is gone
   Traffic replicas{}, cp{}, tp{}, world{};  ///< of the first step, without its check of the ranks
   Traffic start{}, check{};                 ///< of the engine's construction, and of that check
@@ -282,7 +284,8 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
     const EngineConfig config{.clip_norm = cell.clip_norm,
                               .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                               .loss_scale = cell.loss_scale,
-                              .groups = cell.groups};
+                              .groups = cell.groups,
+                              .offload = cell.offload};
     using O = typename OptimizerOf<Optimizer>::type;
     Engine<Model, O> engine(world, Model(config_of<Model>(cell)), O{.lr = 1e-2}, sizes, config,
                             replicas_of(sizes, config));
@@ -314,6 +317,8 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
       replicas = replicas_now, cp = cp_now, tp = tp_now, all = all_now;
     }
     record.later_peak = pool.peak();
+    const auto& store = engine.state().store();
+    record.host = store.host() ? store.host()->peak() : 0, record.disk = store.disk_bytes();
     record.skipped = engine.skipped_steps();
     record.loss_scale = engine.loss_scale();
     average.within([&] { gather_all(world, engine, trained.averages); });

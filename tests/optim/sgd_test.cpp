@@ -10,7 +10,7 @@
 
 using namespace dspp;
 
-/// The example of the concept Optimizer.
+/// The example of the concept IsOptimizer.
 struct SignSgd {
   static constexpr int moment_count = 0;
   double lr = 1e-3;

@@ -337,8 +337,9 @@ void fill_from_checkpoint(Engine& engine, const VerifiedCheckpoint& checkpoint) 
         [&](auto& b, const auto& source) {
           if (i >= engine.state().moments(b)) return;
           write_values(b, engine.replicas().owned(b), tp_rank, source, engine.world().memory(),
-                       engine.state().of(b).moments[i].data());
+                       engine.state().change(b).moments[i].data());
         });
+  engine.state().settle();
 }
 
 }  // namespace detail

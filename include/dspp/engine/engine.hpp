@@ -287,6 +287,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
   detail::ask_stage_remedies(*this);
   weights_.materialize(
       [&](Bucket<T, D>& b) { state_.add(b, moments_in<Optimizer>(b), world_.seed(), world_.tp_rank()); });
+  state_.settle();
   weights_.set_trained();
   replicas().check_reductions(check_.of_reductions());
 }
@@ -343,6 +344,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
                                                                          CallSite site) {
   micro.require_engine(this);
   finish_step();
+  state_.settle();
   replicas().begin_micro_step();
   if (micro_steps_ >= sizes_.accumulate) detail::refuse_forward(micro_steps_);
   check_batch(batch);
@@ -436,7 +438,9 @@ constexpr void Engine<Model, Optimizer>::issue_step() {
   norm.release();
   if (check_.due()) check_ranks(*this, check_, scalars);
   const UpdateScalars of_update{.step = moment_steps_ + 1, .lr = learning_rate_};
-  update_units<T, D>(units(), optimizer_, state_, of_update, scalars.data(), world_.tp());
+  state_.in_step(world_.all(), scalars, [&] {
+    update_units<T, D>(units(), optimizer_, state_, of_update, scalars.data(), world_.tp());
+  });
   step_.begin(this, scalars, scale_.value());
   undo.cancel();
 }

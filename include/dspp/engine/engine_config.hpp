@@ -9,6 +9,7 @@
 #include <dspp/nn/parameter_group.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/optim/optimizer.hpp>
+#include <dspp/zero/state_store.hpp>
 
 namespace dspp {
 
@@ -21,6 +22,7 @@ struct EngineConfig {
   bool zero_gradients = false;   ///< allows steps whose gradient is zero in every element; else they are an error
   ParameterGroups groups{};      ///< of parameters with rates or decay of their own, or frozen (nn/parameter_group.hpp)
   Size check_ranks = 100;        ///< steps between checks that ranks agree (rank_check.hpp); 0: no check
+  OffloadConfig offload{};       ///< of what the policy offloads
 };
 
 /// Throws   Error(usage) for numbers out of range

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include <dspp/base/otherwise.hpp>
 #include <dspp/base/out_of_memory.hpp>
 #include <dspp/comm/call_site.hpp>
 #include <dspp/engine/engine_config.hpp>
@@ -25,23 +26,6 @@ constexpr decltype(auto) with_sentence(const char* who, CallSite site, F f) {
   CalledAt here(site);
   return with_sentence(who, f);
 }
-
-/// Calls f at the end of the scope unless cancelled: what must be undone if something throws.
-template <class F>
-class Otherwise {
- public:
-  constexpr explicit Otherwise(F f) : f_(f) {}
-  Otherwise(const Otherwise&) = delete;
-  Otherwise& operator=(const Otherwise&) = delete;
-  constexpr ~Otherwise() {
-    if (!cancelled_) f_();
-  }
-  constexpr void cancel() { cancelled_ = true; }
-
- private:
-  F f_;
-  bool cancelled_ = false;
-};
 
 /// While in scope, the context is in training mode.
 class Training {
@@ -75,7 +59,8 @@ constexpr bool wide_gradients(Size accumulate) {
 /// The policy's settings for the replicas, as values.
 template <class P>
 constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConfig& config) {
-  return {stage_rule<P::zero_stage>, wide_gradients<P>(sizes.accumulate), config.bucket_bytes};
+  return {stage_rule<P::zero_stage>, wide_gradients<P>(sizes.accumulate), config.bucket_bytes, P::optimizer_tier,
+          config.offload};
 }
 
 }  // namespace dspp::detail

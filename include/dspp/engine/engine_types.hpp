@@ -42,7 +42,7 @@ concept HasLearningRate = requires(const O& optimizer) {
   { optimizer.lr } -> std::convertible_to<double>;
 };
 
-/// What an Engine with state of type S calls; the concept Optimizer requires it for all types. A sentence for each
+/// What an Engine with state of type S calls; the concept IsOptimizer requires it for all types. A sentence for each
 /// part.
 template <class O, class S>
 constexpr bool check_optimizer_type() {
@@ -54,7 +54,7 @@ constexpr bool check_optimizer_type() {
   static_assert(
       HasUpdate<O, S>,
       "dspp: Engine needs an optimizer with rule<S>(scalars) const, a functor that takes an UpdateBlock of any "
-      "length, but this one has none that fits. Write it as in the concept Optimizer, or direction and ratio.");
+      "length, but this one has none that fits. Write it as in the concept IsOptimizer, or direction and ratio.");
   if constexpr (CountsMoments<O>)
     static_assert(O::moment_count >= 0 && O::moment_count <= max_moments,
                   "dspp: Engine needs an optimizer of at most two moments a parameter, but this one has another "

@@ -118,7 +118,7 @@ class WeightAverage {
     if constexpr (std::is_same_v<T, State>)
       return engine_.replicas().owned_values(b);
     else
-      return engine_.state().of(b).master;
+      return engine_.state().change(b).master;
   }
 
   constexpr void require_own_weights() const {

@@ -58,7 +58,7 @@ struct Adagrad {
   }
 };
 
-static_assert(Optimizer<Adagrad>);
+static_assert(IsOptimizer<Adagrad>);
 
 #if !DSPP_HAS_KERNELS()
 DSPP_UPDATE_KERNELS(extern template, Adagrad)

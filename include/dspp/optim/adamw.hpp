@@ -74,7 +74,7 @@ AdamW::Rule<S> AdamW::rule(const UpdateScalars& scalars) const {
           .small = static_cast<S>(epsilon)};
 }
 
-static_assert(Optimizer<AdamW>);
+static_assert(IsOptimizer<AdamW>);
 
 #if !DSPP_HAS_KERNELS()
 DSPP_UPDATE_KERNELS(extern template, AdamW)

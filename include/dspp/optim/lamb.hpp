@@ -84,6 +84,6 @@ Lamb::Direction<S> Lamb::direction(const UpdateScalars& scalars) const {
           .small = static_cast<S>(epsilon)};
 }
 
-static_assert(Optimizer<Lamb>);
+static_assert(IsOptimizer<Lamb>);
 
 }  // namespace dspp

@@ -61,7 +61,7 @@ struct Lion {
   }
 };
 
-static_assert(Optimizer<Lion>);
+static_assert(IsOptimizer<Lion>);
 
 #if !DSPP_HAS_KERNELS()
 DSPP_UPDATE_KERNELS(extern template, Lion)

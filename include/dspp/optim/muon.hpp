@@ -136,7 +136,7 @@ constexpr Tensor<S, 2, D> Muon::matrix_update(const Tensor<S, 2, D>& u) const {
   return ops::transpose(x, {1, 0});
 }
 
-static_assert(Optimizer<Muon> && detail::asks_for_matrices<Muon>);
+static_assert(IsOptimizer<Muon> && detail::asks_for_matrices<Muon>);
 
 #if !DSPP_HAS_KERNELS()
 DSPP_UPDATE_KERNELS(extern template, Muon)

@@ -74,7 +74,7 @@ concept HasUpdate = HasRule<O, S> || HasDirection<O, S>;
 /// Where a group has a weight_decay, the member weight_decay is set to it; where an inner member decays, too,
 /// `set_weight_decay(decay)` does that.
 template <class O>
-concept Optimizer = detail::HasUpdate<O, float> && detail::HasUpdate<O, double> && requires(const O& optimizer) {
+concept IsOptimizer = detail::HasUpdate<O, float> && detail::HasUpdate<O, double> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
   { optimizer.lr } -> std::convertible_to<double>;
 };

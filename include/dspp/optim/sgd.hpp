@@ -91,7 +91,7 @@ struct MomentumSgd {
   }
 };
 
-static_assert(Optimizer<Sgd> && Optimizer<MomentumSgd>);
+static_assert(IsOptimizer<Sgd> && IsOptimizer<MomentumSgd>);
 
 #if !DSPP_HAS_KERNELS()
 DSPP_UPDATE_KERNELS(extern template, Sgd)

@@ -8,6 +8,7 @@
 #include <dspp/mesh/axis.hpp>
 #include <dspp/ops/attention_kernels.hpp>
 #include <dspp/placement/axes.hpp>
+#include <dspp/placement/offload.hpp>
 #include <dspp/placement/placed.hpp>
 #include <dspp/tensor/device.hpp>
 
@@ -75,7 +76,7 @@ struct PlainKernels {
 
 namespace detail {
 
-enum class Role { zero, precision, gradients, tp, pp, cp, ep, sequence, inputs, attention, device, unknown };
+enum class Role { zero, precision, gradients, tp, pp, cp, ep, sequence, inputs, attention, offload, device, unknown };
 
 template <class Member>
 inline constexpr Role role_of = Role::unknown;
@@ -109,6 +110,8 @@ template <>
 inline constexpr Role role_of<KeepInputs> = Role::inputs;
 template <class X>
 inline constexpr Role role_of<AttentionBy<X>> = Role::attention;
+template <class What, class Where>
+inline constexpr Role role_of<Offload<What, Where>> = Role::offload;
 template <Device D>
 inline constexpr Role role_of<D> = Role::device;
 
@@ -139,6 +142,22 @@ struct KernelsOf<AttentionBy<X>> {
   using type = std::conditional_t<known, X, Fastest>;
 };
 
+/// Offloads nothing.
+struct Resident {};
+template <class Member>
+struct TierOf {
+  static constexpr Tier tier = Tier::device;
+};
+template <class What, class Where>
+struct TierOf<Offload<What, Where>> {
+  static constexpr bool known =
+      std::is_same_v<What, Optimizer> && (std::is_same_v<Where, Host> || std::is_same_v<Where, Disk>);
+  static_assert(known,
+                "dspp: Offload<what, where> takes Optimizer for what, and Host or Disk for where, but got another. "
+                "Name one of them.");
+  static constexpr Tier tier = std::conditional_t<known, Where, Host>::tier;
+};
+
 }  // namespace detail
 
 /// What a policy's members say; what they do not name has its default. The canonical form of a policy, which
@@ -156,6 +175,7 @@ struct Strategy {
   using Sequence = detail::pick<detail::Role::sequence, NoSequenceParallel, Members...>;
   using Inputs = detail::pick<detail::Role::inputs, KeepInputs, Members...>;
   using Attention = detail::pick<detail::Role::attention, AttentionBy<Fastest>, Members...>;
+  using OffloadChoice = detail::pick<detail::Role::offload, detail::Resident, Members...>;
   using DeviceType = detail::pick<detail::Role::device, Cpu, Members...>;
 
   using Element = typename Precision::Element;
@@ -166,6 +186,7 @@ struct Strategy {
   static constexpr bool sequence_parallel = std::is_same_v<Sequence, SequenceParallel>;
   static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
   static constexpr AttentionKernels attention_by = detail::KernelsOf<Attention>::type::attention;
+  static constexpr Tier optimizer_tier = detail::TierOf<OffloadChoice>::tier;
 
   /// The state of the residual stream, [batch, sequence, width], over Tp.
   using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
@@ -192,17 +213,20 @@ struct Shortest<Strategy<Named...>, Choice<Default, Member>, Rest...> {
 
 using Defaults = Strategy<>;
 /// The canonical form of S, on another device, with another ZeRO stage and another type of gradients.
-template <class S, Device D, class ZeroStage = typename S::ZeroStage, class Gradient = typename S::GradientChoice>
+template <class S, Device D, class ZeroStage = typename S::ZeroStage, class Gradient = typename S::GradientChoice,
+          class Offloaded = typename S::OffloadChoice>
 using strategy_of = typename Shortest<
     Strategy<ZeroStage, typename S::Precision>, Choice<Defaults::GradientChoice, Gradient>,
     Choice<Defaults::TensorAxis, typename S::TensorAxis>, Choice<Defaults::PipelineAxis, typename S::PipelineAxis>,
     Choice<Defaults::ContextAxis, typename S::ContextAxis>, Choice<Defaults::ExpertAxis, typename S::ExpertAxis>,
     Choice<Defaults::Sequence, typename S::Sequence>, Choice<Defaults::Inputs, typename S::Inputs>,
-    Choice<Defaults::Attention, typename S::Attention>, Choice<Defaults::DeviceType, D>>::type;
-/// Layers do not depend on the ZeRO stage or the gradients' type: plans take them as values, so that strategies that
-/// differ only in them share one model on paper.
+    Choice<Defaults::Attention, typename S::Attention>, Choice<Defaults::OffloadChoice, Offloaded>,
+    Choice<Defaults::DeviceType, D>>::type;
+/// Layers do not depend on the ZeRO stage, the gradients' type or what is offloaded: plans take them as values, so that
+/// strategies that differ only in them share one model on paper.
 template <class S, Device D>
-using strategy_on_paper = strategy_of<S, D, Defaults::ZeroStage, Defaults::GradientChoice>;
+using strategy_on_paper =
+    strategy_of<S, D, Defaults::ZeroStage, Defaults::GradientChoice, Defaults::OffloadChoice>;
 
 template <class Gradient, class Precision>
 inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>> ||
@@ -215,8 +239,8 @@ struct Canonical {
   static_assert(
       ((role_of<M> != Role::unknown) && ...),
       "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, "
-      "Ep<n>, SequenceParallel, RegatherInputs, AttentionBy<kernels>, Cpu, Cuda and Meta, but one of its members is "
-      "none of these. Drop it.");
+      "Ep<n>, SequenceParallel, RegatherInputs, AttentionBy<kernels>, Offload<what, where>, Cpu, Cuda and Meta, but "
+      "one of its members is none of these. Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");
@@ -233,6 +257,8 @@ struct Canonical {
       "dspp: Policy needs one choice of column inputs (KeepInputs, RegatherInputs), but has several. Keep one.");
   static_assert(times_named<Role::attention, M...> <= 1,
                 "dspp: Policy needs one AttentionBy<...>, but names several. Keep one.");
+  static_assert(times_named<Role::offload, M...> <= 1,
+                "dspp: Policy needs one Offload<Optimizer, where>, but names several. Keep one.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
   using Given = Strategy<M...>;
@@ -240,7 +266,7 @@ struct Canonical {
   using Sequence = typename Given::Sequence;
   static_assert(sizeof(typename Given::PipelineAxis) * sizeof(typename Given::ContextAxis) *
                     sizeof(typename Given::ExpertAxis) * sizeof(typename Given::ZeroStage) *
-                    sizeof(KernelsOf<typename Given::Attention>) >
+                    sizeof(KernelsOf<typename Given::Attention>) * sizeof(TierOf<typename Given::OffloadChoice>) >
                 0);  // each checks its argument
 
   static_assert(
@@ -260,6 +286,10 @@ struct Canonical {
                     sizeof(typename Precision::Element) == 2,
                 "dspp: AttentionBy<CuDnn> needs Bf16 or F16, which cuDNN's attention is for, but the policy has "
                 "another precision. Change one of them.");
+
+  static_assert(Given::optimizer_tier == Tier::device || imitates_host<typename Given::DeviceType>,
+                "dspp: Offload<...> needs Cpu, since what other devices keep is not moved to the host yet, but the "
+                "policy has another device. Drop one of them.");
 
   using type = strategy_of<Given, typename Given::DeviceType>;
 };

@@ -27,6 +27,8 @@ struct PlanOptions {
 struct Plan {
   Size peak = 0;                     ///< the largest number of live bytes
   Size resident = 0;                 ///< live between steps: parameters, masters, moments, an average
+  Size host = 0;                     ///< the largest number of bytes that Offload keeps in the host's memory
+  Size disk = 0;                     ///< bytes of the files of Offload
   CategoryBytes at_peak{};           ///< the peak by category
   CategoryBytes by_category{};       ///< the largest live bytes of each category, at any time
   CategoryBytes state{};             ///< the resident bytes by category
@@ -169,6 +171,9 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
     engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
   }
   result.parameters = engine.parameter_count();
+  const auto& store = engine.state().store();
+  result.host = store.host() ? store.host()->peak() : 0;
+  result.disk = store.disk_bytes();
   result.replica_traffic = world.replicas().traffic().without(Purpose::check);
   for (Axis axis : all_axes) result.traffic_along[axis] = world.along(axis).traffic().without(Purpose::check);
   result.world_traffic = world.all().traffic().without(Purpose::check);

@@ -31,6 +31,8 @@ inline std::string bytes_table_of(const Plan& plan) {
     add(name_of(category), plan.state[category], plan.at_peak[category]);
   }
   add("all", plan.resident, plan.peak);
+  if (plan.host > 0) add("of the host's memory beside it", plan.host, plan.host);
+  if (plan.disk > 0) add("of a file", plan.disk, plan.disk);
   table.add(
       {"reserved, at most", "", "", std::to_string(plan.reserved_at_most()), readable_bytes(plan.reserved_at_most())});
   return table.text();

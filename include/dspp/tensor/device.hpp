@@ -128,6 +128,10 @@ using Memory = typename D::Memory;
 template <Device D>
 inline constexpr bool imitates_synchronous = D::synchronous && D::Imitated::synchronous;
 
+/// Whether a device's memory, or that of the device which paper imitates, is the host's.
+template <Device D>
+inline constexpr bool imitates_host = std::is_same_v<typename D::Imitated, Cpu>;
+
 /// The paper on which a program for D is planned.
 template <Device D>
 using PaperOf = MetaOf<typename D::Imitated>;

@@ -10,13 +10,16 @@
 #include <dspp/zero/bucket.hpp>
 #include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/stage.hpp>
+#include <dspp/zero/state_store.hpp>
 
 namespace dspp {
 
 struct ReplicaConfig {
   StageRule rule{};
-  bool wide_gradients = false;  ///< f32 beside bf16 or f16 values
-  Size bucket_bytes = 32_MiB;   ///< of values; a larger parameter gets its own bucket
+  bool wide_gradients = false;    ///< f32 beside bf16 or f16 values
+  Size bucket_bytes = 32_MiB;     ///< of values; a larger parameter gets its own bucket
+  Tier optimizer = Tier::device;  ///< where the optimizer's state rests
+  OffloadConfig offload{};
 };
 
 /// Moves buckets over the replica axes. Memory is allocated when an operation starts and freed when it completes, both

@@ -3,50 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 
+#include <dspp/base/at_run_time.hpp>
 #include <dspp/base/list.hpp>
+#include <dspp/base/otherwise.hpp>
+#include <dspp/ops/step_verdict.hpp>
 #include <dspp/optim/optimizer.hpp>
 #include <dspp/zero/materialize.hpp>
+#include <dspp/zero/state_store.hpp>
 #include <dspp/zero/unit.hpp>
 
 namespace dspp {
-
-/// Up to two moments. Not an array: nvcc does not destroy the elements of array members in constant expressions.
-template <class State, Device D>
-struct Moments {
-  Tensor<State, 1, D> first, second;
-  constexpr Tensor<State, 1, D>& operator[](int i) { return i == 0 ? first : second; }
-};
-
-/// The optimizer state of the owned elements of a bucket.
-template <class State, Device D>
-struct OptimizerState {
-  Tensor<State, 1, D> master;  ///< if the values are narrower than State
-  Moments<State, D> moments;
-};
-
-/// The optimizer state of every bucket, by number, in the device's memory.
-template <class State, Device D>
-class StateStore {
- public:
-  /// Allocates the state of `elements` elements, zeroed.
-  ///
-  /// Memory   `moments` moments, and a master if `with_master`, of `elements` elements
-  constexpr void add(Memory<D>& memory, Size elements, bool with_master, int moments) {
-    OptimizerState<State, D> own;
-    const Shape<1> extent{{elements}};
-    if (with_master) own.master = Tensor<State, 1, D>::zeros(extent, memory, Category::optimizer, "masters");
-    for (int i = 0; i < moments; ++i)
-      own.moments[i] = Tensor<State, 1, D>::zeros(extent, memory, Category::optimizer, "moments");
-    buckets_.push_back(std::move(own));
-  }
-  /// No state, for a bucket of frozen parameters.
-  constexpr void add_none() { buckets_.push_back({}); }
-  constexpr OptimizerState<State, D>& fetch(std::size_t bucket) { return buckets_[bucket]; }
-
- private:
-  List<OptimizerState<State, D>> buckets_;
-};
 
 /// A rank's shard of one bucket: elements `own`. All views begin there.
 template <class T, Device D>
@@ -79,7 +47,8 @@ class ShardedState {
  public:
   using State = Compute<T>;
 
-  constexpr explicit ShardedState(Replicas<T, D>& replicas) : replicas_(&replicas) {}
+  constexpr explicit ShardedState(Replicas<T, D>& replicas)
+      : replicas_(&replicas), store_(replicas.memory(), replicas.config().optimizer, replicas.config().offload) {}
 
   /// Allocates the optimizer state of a bucket, none of a frozen one, in order of their numbers; masters
   /// start as the model's initial values.
@@ -88,42 +57,131 @@ class ShardedState {
   [[gnu::noinline]] constexpr void add(Bucket<T, D>& b, int moments, std::uint64_t seed, int tp_rank) {
     if (b.frozen) return store_.add_none();
     const Range own = replicas_->owned(b);
-    store_.add(replicas_->memory(), own.count(), !std::is_same_v<T, State>, moments);
+    store_.add(own.count(), !std::is_same_v<T, State>, moments);
     fill_master(b, tp_rank, own, initial_source(seed));
   }
 
   constexpr Replicas<T, D>& replicas() const { return *replicas_; }
+  constexpr const StateStore<State, D>& store() const { return store_; }
   /// Moments per parameter of a bucket.
-  constexpr int moments(const Bucket<T, D>& b) {
-    OptimizerState<State, D>& own = of(b);
-    return static_cast<int>(static_cast<bool>(own.moments.first)) +
-           static_cast<int>(static_cast<bool>(own.moments.second));
-  }
-  constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) {
-    return store_.fetch(static_cast<std::size_t>(b.number - 1));
-  }
+  constexpr int moments(const Bucket<T, D>& b) { return store_.moments(index_of(b)); }
+  /// The state of a bucket, to read until another bucket's is asked for.
+  constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) { return store_.fetch(index_of(b)); }
+  /// The same, to change until then.
+  constexpr OptimizerState<State, D>& change(const Bucket<T, D>& b) { return store_.change(index_of(b)); }
   constexpr BucketShard<T, D> shard(Bucket<T, D>& b) {
     return {b, replicas_->owned(b), replicas_->owned_values(b), of(b)};
+  }
+  /// The same within in_step(), to update values and state.
+  constexpr BucketShard<T, D> shard_to_update(Bucket<T, D>& b) {
+    if (store_.tier() != Tier::disk || !updates_) return shard(b);
+    keep_values(b);
+    return {b, replicas_->owned(b), replicas_->owned_values(b), change(b)};
+  }
+
+  /// Runs update(), the update of a step of `scalars`. Of state that is on a disk it counts on all ranks or on none: if
+  /// it throws on one, values and state are what they were before, and every rank throws.
+  ///
+  /// Cost     of state on a disk, a number summed over `ranks` if there are several
+  /// Memory   the same, the values of one bucket
+  template <class F>
+  constexpr void in_step(CommunicatorOf<D>& ranks, const Tensor<double, 1, D>& scalars, F update) {
+    if (store_.tier() != Tier::disk) return update();
+    updates_ = true;
+    scalars.read(
+        [&](const auto* host) { updates_ = host[StepScalars::verdict] == static_cast<double>(StepVerdict::update); });
+    settle();
+    detail::Otherwise undo([&] { put_back_values(); });
+    AtRunTime<std::exception_ptr> failure;
+    store_.read_ahead(true);
+    try {
+      update();
+      keep_no_values();
+      store_.write_all();
+    } catch (...) {
+      failure.get_or_make() = std::current_exception();
+    }
+    store_.read_ahead(false);
+    const bool failed = fails_on_any(ranks, static_cast<bool>(failure));
+    if (failure) std::rethrow_exception(*failure);
+    if (failed)
+      fail(ErrorCode::file,
+           "dspp: a step needs the offloaded state of every rank, but another rank could not read or write its own, "
+           "and nothing was updated on any. See that rank's error.");
+    undo.cancel();
+    store_.keep();
+    before_.free();
+  }
+  /// Writes what was changed outside of steps, and releases the memory that reading took.
+  constexpr void settle() {
+    if (store_.tier() == Tier::disk) store_.settle();
   }
 
   /// Fills the masters, if any, in elements `range` of the bucket from `source`, as write_values does.
   template <class Source>
   [[gnu::noinline]] constexpr void fill_master(const Bucket<T, D>& b, int tp_rank, Range range, const Source& source) {
     const Range own = replicas_->owned(b), part = common(own, range);
-    const auto& master = of(b).master;
-    if (master && part.count() > 0)
+    if (std::is_same_v<T, State> || part.count() <= 0) return;
+    if (const auto& master = change(b).master)
       write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin));
   }
   /// How often all parameters were read from a file.
   constexpr Size loads() const { return loads_; }
   constexpr void note_load() { ++loads_; }
   [[gnu::noinline]] constexpr void clear_moments(Bucket<T, D>& b) {
-    for (int i = 0; i < moments(b); ++i) of(b).moments[i].fill({});
+    for (int i = 0; i < moments(b); ++i) change(b).moments[i].fill({});
   }
 
  private:
+  /// A bucket's owned values before the step: of the bucket that is updated now in `values`, of those before it in
+  /// their gradients, which are not read again.
+  struct Before {
+    Bucket<T, D>* bucket = nullptr;
+    Storage<Memory<D>> values;
+  };
+  static constexpr std::size_t index_of(const Bucket<T, D>& b) { return static_cast<std::size_t>(b.number - 1); }
+  constexpr Size owned_bytes(const Bucket<T, D>& b) const {
+    return replicas_->owned(b).count() * static_cast<Size>(sizeof(T));
+  }
+  constexpr void keep_values(Bucket<T, D>& b) {
+    if (!before_.empty() && before_.back().bucket == &b) return;
+    keep_no_values();
+    const auto owned = replicas_->owned_values(b);
+    Before before{&b, {replicas_->memory(), owned_bytes(b), Category::optimizer, "values before the step"}};
+    copy_bytes<D>(before.values, 0, owned.storage(), owned.offset() * static_cast<Size>(sizeof(T)), owned_bytes(b));
+    before_.push_back(std::move(before));
+  }
+  /// The last bucket's update has ended.
+  constexpr void keep_no_values() {
+    if (before_.empty() || !before_.back().values) return;
+    Before& last = before_.back();
+    copy_bytes<D>(last.bucket->reduced, 0, last.values, 0, owned_bytes(*last.bucket));
+    last.values.release();
+  }
+  constexpr void put_back_values() {
+    for (Before& before : before_) {
+      const auto owned = replicas_->owned_values(*before.bucket);
+      copy_bytes<D>(owned.storage(), owned.offset() * static_cast<Size>(sizeof(T)),
+                    before.values ? before.values : before.bucket->reduced, 0, owned_bytes(*before.bucket));
+    }
+    before_.free();
+    store_.forget();
+  }
+  constexpr bool fails_on_any(CommunicatorOf<D>& ranks, bool here) {
+    if (ranks.size() == 1) return here;
+    const auto failures =
+        Tensor<double, 1, D>::zeros(shape(1), replicas_->memory(), Category::communication, "failures");
+    if (here) failures.fill(1);
+    all_reduce(ranks, buffer(failures.data(), 1), Purpose::scalar);
+    bool failed = false;
+    failures.read([&](const auto* host) { failed = host[0] > 0; });
+    return failed;
+  }
+
   Replicas<T, D>* replicas_;
   StateStore<State, D> store_;
+  List<Before> before_;
+  bool updates_ = false;
   Size loads_ = 0;
 };
 

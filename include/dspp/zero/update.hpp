@@ -28,7 +28,7 @@ template <class Optimizer, class T, Device D>
 constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, ShardedState<T, D>& state,
                              const UpdateScalars& scalars, const double* step) {
   const Replicas<T, D>& replicas = state.replicas();
-  const BucketShard<T, D> shard = state.shard(b);
+  const BucketShard<T, D> shard = state.shard_to_update(b);
   if constexpr (!std::is_same_v<T, Compute<T>>) {
     if (replicas.config().wide_gradients) {
       detail::update_parts<Compute<T>>(optimizer, shard, replicas.memory(), scalars, step);

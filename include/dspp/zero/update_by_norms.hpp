@@ -36,11 +36,23 @@ constexpr Size for_each_sliced(const List<Unit<T, D>*>& units, Size replicas, F 
   return pairs;
 }
 
+/// Calls f(null), for all buckets at once; where their state is on a disk, f(&bucket) for each that is fetched, before
+/// which paper fetches it, too.
+template <class T, Device D, class F>
+constexpr void for_each_in_reach(const List<Unit<T, D>*>& units, ShardedState<T, D>& state, bool to_update, F f) {
+  if (state.store().tier() != Tier::disk) return f(static_cast<Bucket<T, D>*>(nullptr));
+  for (Unit<T, D>* unit : units)
+    for (Bucket<T, D>& b : unit->trained_buckets()) {
+      to_update ? state.shard_to_update(b) : state.shard(b);
+      f(&b);
+    }
+}
+
 /// Calls f(range, settings, pair) for every part of a parameter that this rank owns, one slice after the other.
 template <class G, class T, Device D, class F>
-constexpr void for_each_owned_slice(ShardedState<T, D>& state, Bucket<T, D>& b, const ParameterBase<D>& p,
-                                    const SlicedParameter& sliced, int moments, F f) {
-  const BucketShard<T, D> shard = state.shard(b);
+constexpr void for_each_owned_slice(ShardedState<T, D>& state, const BucketShard<T, D>& shard,
+                                    const ParameterBase<D>& p, const SlicedParameter& sliced, int moments, F f) {
+  Bucket<T, D>& b = shard.bucket;
   const int replicas = state.replicas().group().size();
   for (Size i = 0; i < sliced.slices; ++i) {
     const Range part = common(common(b.slice(static_cast<int>(sliced.first_slice + i), replicas), shard.own),
@@ -63,17 +75,20 @@ constexpr Tensor<double, 1, D> squares_of_parameters(const List<Unit<T, D>*>& un
   Size count = 0;  // of parameters, pieces and frozen ones counted
   for (Unit<T, D>* unit : units) count += static_cast<Size>(unit->parameters().size());
   const auto parts = zeros(for_each_sliced(units, slices, [](auto&&...) {}));
-  add_update_squares<T, G, Compute<T>, D>(
-      memory, optimizer,
-      [&](auto add) {
-        for_each_sliced(units, slices, [&](auto& b, const auto& p, const auto& sliced, Size before) {
-          for_each_owned_slice<G>(state, b, p, sliced, Optimizer::moment_count,
-                                  [&](const auto& range, const auto& settings, Size i) {
-                                    add(range, settings, parts.data_from(2 * (before + i)));
-                                  });
-        });
-      },
-      scalars, step);
+  for_each_in_reach(units, state, false, [&](const Bucket<T, D>* only) {
+    add_update_squares<T, G, Compute<T>, D>(
+        memory, optimizer,
+        [&](auto add) {
+          for_each_sliced(units, slices, [&](auto& b, const auto& p, const auto& sliced, Size before) {
+            if (only && &b != only) return;
+            for_each_owned_slice<G>(state, state.shard(b), p, sliced, Optimizer::moment_count,
+                                    [&](const auto& range, const auto& settings, Size i) {
+                                      add(range, settings, parts.data_from(2 * (before + i)));
+                                    });
+          });
+        },
+        scalars, step);
+  });
   if (replicas.rule().optimizer_is_split() && slices > 1)
     all_reduce(replicas.group(), buffer(parts.data(), parts.count()), Purpose::scalar);
   const auto of_ranks = zeros(count * tp.size());
@@ -103,15 +118,19 @@ constexpr void update_typed_units_by_norms(const List<Unit<T, D>*>& units, const
                                            ShardedState<T, D>& state, const UpdateScalars& scalars, const double* step,
                                            CommunicatorOf<D>& tp) {
   const auto squares = squares_of_parameters<G>(units, optimizer, state, scalars, step, tp);
-  const auto ranges = [&](auto update) {
-    for_each_sliced(units, state.replicas().group().size(), [&](auto& b, const auto& p, const auto& sliced, Size) {
-      for_each_owned_slice<G>(
-          state, b, p, sliced, Optimizer::moment_count, [&](const auto& range, const auto& settings, Size) {
-            update(range, settings, static_cast<const double*>(squares.data_from(2 * p.named().number)));
-          });
-    });
-  };
-  update_by_norms<T, G, Compute<T>, D>(state.replicas().memory(), optimizer, ranges, scalars, step);
+  for_each_in_reach(units, state, true, [&](const Bucket<T, D>* only) {
+    const auto ranges = [&](auto update) {
+      for_each_sliced(units, state.replicas().group().size(), [&](auto& b, const auto& p, const auto& sliced, Size) {
+        if (only && &b != only) return;
+        for_each_owned_slice<G>(state, state.shard_to_update(b), p, sliced, Optimizer::moment_count,
+                                [&](const auto& range, const auto& settings, Size) {
+                                  update(range, settings,
+                                         static_cast<const double*>(squares.data_from(2 * p.named().number)));
+                                });
+      });
+    };
+    update_by_norms<T, G, Compute<T>, D>(state.replicas().memory(), optimizer, ranges, scalars, step);
+  });
 }
 
 }  // namespace detail

@@ -50,7 +50,7 @@ constexpr void update_typed_matrices(const Optimizer& optimizer, Bucket<T, D>& b
   using S = Compute<T>;
   auto& replicas = state.replicas();
   Memory<D>& memory = replicas.memory();
-  const BucketShard<T, D> shard = state.shard(b);
+  const BucketShard<T, D> shard = state.shard_to_update(b);
   const auto updates = Tensor<S, 1, D>::zeros(shape(b.count), memory, Category::workspace, "updates of matrices");
   const auto for_each_part = [&](auto f) {
     b.for_each_part(shard.own, [&](const ParameterBase<D>& p, Size begin, Size end) {

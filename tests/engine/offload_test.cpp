@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Offload<Optimizer, where>: the bits of the same policy without it, at the cost of the plan on every tier; a step that
+// a disk refuses changes nothing, whichever of its reads and writes that is.
+// labels: engine thread
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <dspp/checkpoint/training_state.hpp>
+#include <dspp/optim.hpp>
+#include <laws/folder.hpp>
+#include <laws/sentence_of.hpp>
+#include <laws/strategy.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+/// One engine for all stages and tiers, which it is given as values.
+template <class O, int Stage, class Where, class... More>
+Trained train_offloaded(const Cell& cell) {
+  using Model = Gpt<Policy<Zero<Stage>, Offload<Optimizer, Where>, More...>>;
+  Trained trained = laws::detail::train_as<typename Model::policy, Gpt<Policy<More...>>, O>(cell);
+  CAPTURE(Stage);
+  check_run(trained);
+  for (int r = 0; r < cell.ranks; ++r)
+    check_plan(plan_of<Model, O>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+  return trained;
+}
+
+template <class O, int Stage, class... More>
+void check_stage(Cell cell) {
+  CAPTURE(cell.ranks);
+  using Model = Gpt<Policy<Zero<Stage>, More...>>;
+  const Folder folder;
+  const std::string path = folder.path.string();
+  const Trained resident = laws::detail::train_as<typename Model::policy, Gpt<Policy<More...>>, O>(cell);
+  cell.offload.folder = path;
+  const Trained host = train_offloaded<O, Stage, Host, More...>(cell);
+  check_same_bits(host, resident);
+  const Trained disk = train_offloaded<O, Stage, Disk, More...>(cell);
+  check_same_bits(disk, resident);
+  CHECK(fs::is_empty(folder.path));
+  if (laws::detail::OptimizerOf<O>::averages) return;  // the average is the device's
+  for (std::size_t r = 0; r < resident.ranks.size(); ++r) {
+    const Size state = resident.ranks[r].state[Category::optimizer];
+    CHECK(host.ranks[r].state[Category::optimizer] == 0);
+    CHECK(host.ranks[r].host == state);
+    CHECK(disk.ranks[r].state[Category::optimizer] == 0);
+    CHECK(disk.ranks[r].disk >= 2 * state);
+    CHECK(disk.ranks[r].values_print == resident.ranks[r].values_print);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("f64: the state of every optimizer in the host's memory or on a disk gives the bits of the device's") {
+  check_stage<AdamW, 0, F64>({.ranks = 1, .steps = 3});
+  check_stage<AdamW, 1, F64>({.ranks = 3, .accumulate = 2, .steps = 3});
+  check_stage<Lion, 2, F64>({.ranks = 3, .steps = 2});
+  check_stage<Adagrad, 3, F64>({.ranks = 2, .steps = 2});
+  check_stage<MomentumSgd, 0, F64>({.ranks = 2, .steps = 2});
+  check_stage<Lamb, 0, F64>({.ranks = 1, .steps = 2});
+  check_stage<Lamb, 3, F64>({.ranks = 3, .steps = 2});
+  check_stage<Muon, 0, F64>({.ranks = 1, .steps = 2});
+  check_stage<Muon, 3, F64>({.ranks = 3, .steps = 2});
+  check_stage<AdamW, 3, F64, Tp<2>, SequenceParallel>({.ranks = 4, .steps = 2});
+}
+
+TEST_CASE("bf16 and f16: the same with masters, also of steps that are skipped, and of averages") {
+  check_stage<AdamW, 0, Bf16>({.ranks = 1, .steps = 3});
+  check_stage<AdamW, 3, Bf16>({.ranks = 2, .accumulate = 3, .steps = 3});
+  check_stage<Averaged<AdamW>, 1, Bf16>({.ranks = 2, .steps = 3});
+  check_stage<Muon, 2, F16>({.ranks = 2, .steps = 3});
+  Cell overflows{.ranks = 2, .steps = 8, .loss_scale = {.initial = 0x1p24}};
+  const Trained resident = train_on<Cpu, Gpt<Policy<F16>>, Lamb>(overflows);
+  const Folder folder;
+  const std::string path = folder.path.string();
+  overflows.offload.folder = path;
+  using Offloaded = Policy<F16, Offload<Optimizer, Disk>>;
+  check_same_bits(laws::detail::train_as<Offloaded, Gpt<Policy<F16>>, Lamb>(overflows), resident);
+  CHECK(resident.ranks[0].skipped > 2);
+}
+
+namespace {
+
+/// Fails, shortens or changes the n-th call of a kind.
+struct FaultyBlocks : io::BlockCalls {
+  enum class Kind { read, write, extend, open };
+  enum class What { error, fewer, none, other_bytes };
+  Kind kind = Kind::read;
+  What what = What::error;
+  int error = EIO;
+  Size at = 0, calls = 0;  ///< at 0: none
+  std::mutex mutex;
+
+  bool is_due(Kind of) {
+    const std::scoped_lock turn(mutex);
+    return of == kind && ++calls == at;
+  }
+  int open(const std::string& folder, bool direct, int& descriptor) override {
+    return is_due(Kind::open) ? error : BlockCalls::open(folder, direct, descriptor);
+  }
+  int extend(int descriptor, Size offset, Size bytes) override {
+    return is_due(Kind::extend) ? error : BlockCalls::extend(descriptor, offset, bytes);
+  }
+  int read(int descriptor, void* to, Size bytes, Size offset, Size& done) override {
+    if (!is_due(Kind::read)) return BlockCalls::read(descriptor, to, bytes, offset, done);
+    return fault(done, [&](Size part) {
+      const int result = BlockCalls::read(descriptor, to, part < 0 ? bytes : part, offset, done);
+      if (part < 0) static_cast<char*>(to)[bytes - 4096] ^= 1;
+      return result;
+    });
+  }
+  int write(int descriptor, const void* from, Size bytes, Size offset, Size& done) override {
+    if (!is_due(Kind::write)) return BlockCalls::write(descriptor, from, bytes, offset, done);
+    return fault(done, [&](Size part) { return BlockCalls::write(descriptor, from, part, offset, done); });
+  }
+
+ private:
+  int fault(Size& done, const std::function<int(Size)>& transfer) {
+    done = 0;
+    if (what == What::error) return error;
+    if (what == What::none) return 0;
+    return transfer(what == What::fewer ? 4096 : -1);
+  }
+};
+
+using FaultyModel = Gpt<Policy<Bf16>>;
+using FaultyPolicy = Policy<Bf16, Zero<2>, Offload<Optimizer, Disk>>;
+
+/// Two steps on two ranks, of which a fault of the second rank's disk may refuse the second, which then is repeated.
+struct Repeated {
+  std::vector<std::string> sentences = std::vector<std::string>(2);  ///< of the ranks
+  std::map<std::string, std::vector<float>> parameters{};
+  Size calls = 0;  ///< of the second step
+};
+Repeated train_repeated(const std::string& folder, FaultyBlocks& calls) {
+  Repeated result;
+  const Size at = std::exchange(calls.at, 0);
+  run_ranks_of<FaultyModel::policy>({.ranks = 2, .threads_per_rank = 1, .seed = 4}, [&](auto& world) {
+    const EngineConfig config{.bucket_bytes = 4000, .offload = {folder, world.rank() == 1 ? &calls : nullptr}};
+    Engine<FaultyModel, AdamW> engine(world, FaultyModel(small_gpt()), AdamW{.lr = 1e-2}, BatchSizes{}, config,
+                                      dspp::detail::replica_config<FaultyPolicy>({}, config));
+    const auto step = [&](Size i) {
+      engine.backward(engine.forward(batch_of(world.memory(), 4 * i, 2 * world.rank(), 2, 12, 61)));
+      engine.step();
+    };
+    step(0);
+    if (world.rank() == 1) calls.calls = 0, calls.at = at;
+    all_or_none(world.host(), [] {});
+    const auto rank = static_cast<std::size_t>(world.rank());
+    result.sentences[rank] = sentence_of([&] { step(1); });
+    if (result.sentences[rank] != "no error") {
+      CHECK(engine.steps() == 1);
+      step(1);
+    }
+    if (world.rank() == 1) result.calls = calls.calls;
+    step(2);
+    for (const auto& named : engine.inventory().parameters) {
+      const auto whole = engine.gather_parameter(named.name->text);
+      if (world.is_first()) result.parameters[named.name->text].assign(whole.data(), whole.data() + whole.count());
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a step with a refused read or write changes nothing on any rank, and its repetition has its bits") {
+  using Kind = FaultyBlocks::Kind;
+  using What = FaultyBlocks::What;
+  const Folder folder;
+  const std::string path = folder.path.string();
+  FaultyBlocks none;
+  const Repeated whole = train_repeated(path, none);
+  CHECK(whole.sentences[0] == "no error");
+  for (const Kind kind : {Kind::read, Kind::write}) {
+    FaultyBlocks counter;
+    counter.kind = kind;
+    const Size calls = train_repeated(path, counter).calls;
+    REQUIRE(calls > 4);
+    for (const What what : {What::error, What::fewer, What::none, What::other_bytes})
+      for (Size n = 1; n <= calls; n += what == What::error ? 1 : calls / 2) {
+        if (kind == Kind::write && what == What::other_bytes) continue;
+        CAPTURE(n);
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(static_cast<int>(what));
+        FaultyBlocks faulty;
+        faulty.kind = kind, faulty.what = what, faulty.at = n, faulty.error = n % 2 ? EIO : ENOSPC;
+        const Repeated repeated = train_repeated(path, faulty);
+        CHECK(repeated.parameters == whole.parameters);
+        const std::string& sentence = repeated.sentences[1];
+        if (what == What::fewer) {
+          CHECK(sentence == "no error");  // the rest is transferred
+          continue;
+        }
+        CHECK(sentence.starts_with("dspp: BlockFile needs "));
+        CHECK(sentence.find("'" + path + "'") != std::string::npos);
+        CHECK(sentence.find(" at offset ") != std::string::npos);
+        if (what == What::other_bytes) CHECK(sentence.find("but found other bytes") != std::string::npos);
+        if (what == What::none)
+          CHECK(sentence.find(kind == Kind::read ? "the file ends before" : "writes fewer") != std::string::npos);
+        CHECK(repeated.sentences[0].starts_with("dspp: a step needs the offloaded state of every rank, but another"));
+      }
+  }
+}
