@@ -10,6 +10,7 @@
 
 #include <dspp/base/at_run_time.hpp>
 #include <dspp/base/list.hpp>
+#include <dspp/base/otherwise.hpp>
 #include <dspp/io/block_file.hpp>
 #include <dspp/placement/offload.hpp>
 #include <dspp/tensor/tensor.hpp>
