@@ -62,7 +62,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   require_same_on_all_ranks(world.host(), "train_gpt", job.options);
   world.memory().set_remedies(&job, plan_remedies<Model>(job.model, job.sizes(), plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1}, job.sizes(),
-                EngineConfig{.clip_norm = 1}};
+                EngineConfig{.clip_norm = 1, .offload = {.folder = job.offload_folder}}};
   const Start start = begin(engine, job, *source);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;
@@ -103,6 +103,8 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
                   .peak_reserved = world.memory().peak_reserved(),
+                  .host = engine.state().store().host_bytes(),
+                  .disk = engine.state().store().disk_bytes(),
                   .traffic = world.traffic() - before - of_saving,
                   .checks = engine.rank_check().count() - checked_before};
   outcome.profile = profile.finish();
@@ -142,6 +144,7 @@ static int start(int argc, char** argv, const Launch& launch) {
   if (const int failed = launch.is_first() ? output_status("train_gpt") : 0) return failed;
   const RunOptions options{.ranks = static_cast<int>(job.ranks),
                            .seed = static_cast<std::uint64_t>(job.seed),
+                           .memory_limit_bytes = job.pool_limit,
                            .timeout_seconds = job.timeout,
                            .sum_order = job.sum_order};
   const int status =

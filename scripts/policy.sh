@@ -4,7 +4,8 @@
 
 members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradients<F32> Gradients<Bf16> Gradients<F16>
   Gradients<ByUse> SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
-  AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Cpu Cuda'
+  AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Offload<Optimizer,Host> Offload<Optimizer,Disk>
+  Cpu Cuda'
 
 # take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".
 take_policy() {
@@ -22,6 +23,7 @@ take_policy() {
   rest=${rest%>}
   while [ -n "$rest" ]; do
     member=${rest%%,*}
+    case $rest in Offload\<*,*) member=$member,$(printf '%s' "${rest#*,}" | cut -d , -f 1) rest=${rest#*,} ;; esac
     case $rest in
       *,) refuse "--policy needs a member after each comma, but \"$1\" ends with one. $example" ;;
       *,*) rest=${rest#*,} ;;
@@ -31,6 +33,25 @@ take_policy() {
     policy="$policy${policy:+, }$member"
   done
   policy="Policy<$policy>"
+}
+
+# take_offload <text>: sets offload to the policy's member for --offload what:where.
+take_offload() {
+  case $1 in
+    optimizer:host) offload='Offload<Optimizer,Host>' ;;
+    optimizer:disk) offload='Offload<Optimizer,Disk>' ;;
+    *) refuse "--offload needs optimizer:host or optimizer:disk, but got \"$1\". Write --offload optimizer:disk." ;;
+  esac
+}
+
+# offload_by_policy: gives the policy that member.
+offload_by_policy() {
+  case $policy in
+    '') policy="Policy<Zero<2>, FastPrecision, $offload>" ;;
+    *Offload*) refuse "--offload $1 needs a policy that offloads nothing itself, but $policy does. Leave one of them out." ;;
+    'Policy<>') policy="Policy<$offload>" ;;
+    *) policy="${policy%>}, $offload>" ;;
+  esac
 }
 
 # take_member <text>: refuses text that is not a member of a policy.

@@ -41,6 +41,8 @@ struct Job {
   bool by_time = true;
   Size ranks = 0;  ///< 0: default_ranks()
   std::string device = "cpu";
+  std::string offload_folder = ".";
+  Size pool_limit = 0;  ///< bytes of a rank's pool; 0: none
   Size seed = 1;
   bool seed_given = false;
   double timeout = 600;
@@ -90,6 +92,11 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started",
               "2, on cuda one a GPU, or as many as the policy needs");
   options.add("--device", job.device, TextKind::any, "cpu, or cuda: what the program was built for");
+  options.add("--offload-folder", job.offload_folder, TextKind::path,
+              "where --offload optimizer:disk keeps files, without names, while it trains", "the current one");
+  std::string pool_limit;
+  options.add("--pool-limit", pool_limit, TextKind::any, "of each rank's pool of memory, such as 64MiB or 2GiB",
+              "the machine's memory");
   options.add("--timeout", job.timeout, RealRange{0.1, 1e9}, "seconds that a rank waits for another before all stop");
   std::string sum_order = name_of(job.sum_order);
   options.add("--sum-order", sum_order, TextKind::any,
@@ -109,6 +116,7 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   for (const char* name : {"--local_rank", "--local-rank"}) options.accept(name, local_rank);
   job.help = !options.read(argc, argv);
   job.sum_order = dspp::sum_order_named("--sum-order", sum_order);
+  if (options.given("--pool-limit")) job.pool_limit = dspp::bytes_named("--pool-limit", pool_limit);
   job.options = options.facts();
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);
   if (options.given("--local_rank") || options.given("--local-rank")) dspp::check_local_rank(launch, local_rank);

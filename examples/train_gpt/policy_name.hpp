@@ -37,6 +37,8 @@ struct PolicyName {
     if (std::is_same_v<Attention, dspp::AttentionBy<dspp::CuDnn>>) name += ", AttentionBy<CuDnn>";
     if (std::is_same_v<Attention, dspp::AttentionBy<dspp::FlashKernels>>) name += ", AttentionBy<FlashKernels>";
     if (std::is_same_v<Attention, dspp::AttentionBy<dspp::PlainKernels>>) name += ", AttentionBy<PlainKernels>";
+    if (P::optimizer_tier == dspp::Tier::host) name += ", Offload<Optimizer, Host>";
+    if (P::optimizer_tier == dspp::Tier::disk) name += ", Offload<Optimizer, Disk>";
     if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }

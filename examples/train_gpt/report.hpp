@@ -31,6 +31,7 @@ struct Outcome {
   dspp::CategoryBytes peak_by_category{};  ///< of rank 0, over the training steps
   Size peak = 0;
   Size peak_reserved = 0;   ///< from the system, with cached blocks
+  Size host = 0, disk = 0;  ///< bytes of what is offloaded
   dspp::Traffic traffic{};  ///< of rank 0, over the training steps
   Size checks = 0;          ///< consistency checks of the ranks, in these steps
   std::string sample{};
@@ -88,6 +89,16 @@ class Report {
   dspp::Comparison peak(const Outcome& o) const {
     return {"peak of all", static_cast<double>(plan_.peak), static_cast<double>(o.peak)};
   }
+  /// The tiers that the policy uses.
+  std::vector<dspp::Comparison> tiers(const Outcome& o) const {
+    std::vector<dspp::Comparison> rows;
+    const auto add = [&](const char* name, Size planned, Size measured) {
+      if (planned + measured > 0) rows.push_back({name, static_cast<double>(planned), static_cast<double>(measured)});
+    };
+    add("host memory", plan_.host, o.host);
+    add("file", plan_.disk, o.disk);
+    return rows;
+  }
   std::vector<dspp::Comparison> traffic(const Outcome& o) const {
     const auto planned = plan_.traffic() + Agreement::planned_traffic(static_cast<int>(job_.ranks));
     auto rows = dspp::compare(planned, o.traffic, o.steps);
@@ -110,6 +121,7 @@ class Report {
     if (o.steps > 0) {
       auto rows = bytes(o);
       rows.push_back(peak(o));
+      for (const auto& tier : tiers(o)) rows.push_back(tier);
       std::printf("\n%s", dspp::table_of("largest bytes on rank 0", rows).c_str());
       std::printf("  reserved for it %s, planned at most %s\n", dspp::readable_bytes(o.peak_reserved).c_str(),
                   dspp::readable_bytes(plan_.reserved_at_most()).c_str());
@@ -131,6 +143,7 @@ class Report {
         .add("params", plan_.parameters)
         .add("bytes", dspp::json_of(bytes(o)))
         .add("peak_bytes", dspp::json_of(peak(o)))
+        .add("offloaded_bytes", dspp::json_of(tiers(o)))
         .add("reserved_bytes",
              dspp::JsonObject().add("at_most", plan_.reserved_at_most()).add("measured", o.peak_reserved))
         .add("traffic", dspp::json_of(traffic(o)));

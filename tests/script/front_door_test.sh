@@ -39,7 +39,7 @@ case $err in 'usage: ./dspp <command>'*) ;; *) fails 'has no usage on stderr' ;;
 try --no-install; exits 2
 for word in help --help -h; do
   try "$word"; exits 0; prints 'usage: ./dspp <command>'
-  for known in train tokenize test bench doctor clean help --no-install --policy --device --mpi --preset; do prints "$known"; done
+  for known in train tokenize test bench doctor clean help --no-install --policy --device --offload --mpi --preset; do prints "$known"; done
 done
 
 on_a_machine '--no-install before and after the command installs nothing, and says what is missing'
@@ -266,6 +266,20 @@ for text in 'Policy<>' 'Policy<Zero<0>>' 'Policy<Zero<3>, Gradients<F32>, Bf16, 
   try train --policy "$text"; exits 0; called "[-DDSPP_TRAIN_POLICY=$text]"
 done
 try train --policy ' Policy< Zero<3> ,Bf16 > '; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Bf16>]'
+
+on_a_machine '--offload gives the policy its member, and is refused where there is no such place'
+try train --offload optimizer:disk --steps 3; exits 0
+called '[-DDSPP_TRAIN_POLICY=Policy<Zero<2>, FastPrecision, Offload<Optimizer,Disk>>]'; called 'train_gpt [--steps] [3]'
+try train --offload=optimizer:host --policy 'Policy<Zero<3>, Bf16>'; exits 0
+called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Bf16, Offload<Optimizer,Host>>]'
+try train --policy 'Policy<Offload< Optimizer , Disk >, Bf16>'; exits 0
+called '[-DDSPP_TRAIN_POLICY=Policy<Offload<Optimizer,Disk>, Bf16>]'
+try train --policy 'Policy<Bf16, Offload<Optimizer, Tape>>'; refuses 'knows no member "Offload<Optimizer,Tape>", but it knows "Offload<Optimizer,'
+try train --policy 'Policy<Bf16, Offload<Optimizer>>'; refuses 'knows no member "Offload<Optimizer>"'
+try train --offload optimizer:tape; refuses '--offload needs optimizer:host or optimizer:disk, but got "optimizer:tape"'
+try train --steps 3 --offload; refuses '--offload needs optimizer:host or optimizer:disk, but got ""'
+try train --offload optimizer:disk --policy 'Policy<Offload<Optimizer,Host>>'; refuses '--offload optimizer:disk needs a policy that offloads nothing'
+try train --offload optimizer:disk --device cuda; refuses '--offload optimizer:disk needs the processor'
 
 on_a_machine '--device cuda builds for a GPU, and is refused in a sentence where there is none'
 try train --device cuda; refuses '--device cuda needs an NVIDIA GPU and its driver, but nvidia-smi lists none'

@@ -172,7 +172,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   }
   result.parameters = engine.parameter_count();
   const auto& store = engine.state().store();
-  result.host = store.host() ? store.host()->peak() : 0;
+  result.host = store.host_bytes();
   result.disk = store.disk_bytes();
   result.replica_traffic = world.replicas().traffic().without(Purpose::check);
   for (Axis axis : all_axes) result.traffic_along[axis] = world.along(axis).traffic().without(Purpose::check);

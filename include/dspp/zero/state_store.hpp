@@ -66,9 +66,8 @@ class StateStore {
   }
 
   constexpr Tier tier() const { return tier_; }
-  /// The host's memory; null unless the tier is that.
-  constexpr const Memory<D>* host() const { return host_; }
-  /// Bytes of the file.
+  /// The most bytes in the host's memory, and those of the file.
+  constexpr Size host_bytes() const { return host_ ? host_->peak() : 0; }
   constexpr Size disk_bytes() const { return end_; }
 
   /// Allocates the state of `elements` elements, zeroed.
