@@ -260,9 +260,11 @@ struct BlockFile::State {
     const Size bytes = bytes_of(job.payload);
     for (Size at = 0, idle = 0; at < bytes;) {
       Size done = 0;
+      const bool was_direct = direct;
       const int error = call(job.block + at, bytes - at, job.offset + at, done);
       if (error == EINTR) continue;
-      if (error == EINVAL && direct.exchange(false)) {  // the file system opens for direct transfers and refuses them
+      if (error == EINVAL && was_direct) {  // the file system opens for direct transfers and refuses them
+        direct = false;
         ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_DIRECT);
         continue;
       }
