@@ -183,7 +183,7 @@ std::string pair_fault(const Drawn& drawn, const RandomOutcome& alone) {
   other.task.seed = drawn.task.seed;
   other.split.data = drawn.split.data, other.split.stage = (drawn.split.stage + 1) % 4;
   other.split.rows.assign(static_cast<std::size_t>(other.split.data * other.split.accumulate), Size{2});
-  other.split.order = drawn.split.order;
+  other.split.order = drawn.split.order, other.split.tier = drawn.split.tier;
   if (other.task.ignored > 0 || other.task.weighed)
     other.task.model.auxiliary = Auxiliary::none, other.task.model.auxiliary_alone = false;
   const auto both = RandomRunner<P, O>::run({drawn, other});
@@ -303,6 +303,7 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.split.nonfinite != NonFiniteKind::none)
       smaller |= keep_if_it_fails([](Drawn& d) { d.split.nonfinite = NonFiniteKind::none; });
     if (drawn.split.stage > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.split.stage = 0; });
+    if (drawn.split.tier != Tier::device) smaller |= keep_if_it_fails([](Drawn& d) { d.split.tier = Tier::device; });
     if (drawn.task.evals > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.evals = 0; });
     if (drawn.task.clip_norm > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.clip_norm = 0; });
     if (drawn.task.ignored > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.ignored = 0; });
@@ -360,6 +361,7 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
     if (drawn.task.ignored > 0 || drawn.task.weighed)
       drawn.task.model.auxiliary = Auxiliary::none, drawn.task.model.auxiliary_alone = false;
     if (dice.one_in(4)) drawn.split.order = SumOrder::transport;
+    drawn.split.tier = static_cast<Tier>(seed % 3);  // no throw of the dice: seeds keep what they draw
     const auto told = [&](const Drawn& d) {
       try {
         return fault_of(d);

@@ -188,7 +188,7 @@ inline constexpr bool takes_average_along = std::is_same_v<O, DrawnOptimizer>;
 
 template <class P, class O, template <class> class Model>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
-  if (!is_whole<Model> && split.stage != P::zero_stage) return {};
+  if ((!is_whole<Model> && split.stage != P::zero_stage) || split.tier != Tier::device) return {};
   const Coordinates at = world.place();
   const Plan paper = at_stage<P, is_whole<Model>>(split, [&]<class Q>() {
     return plan<Model<Q>>(task.model,
@@ -224,8 +224,7 @@ class Trainee {
         task_(drawn.task),
         split_(drawn.split),
         engine_(world, Model<P>(watched(task_.model, &nonfinite_, &first_sample_)), optimizer_of<O>(task_), sizes(),
-                config(),
-                at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); })) {}
+                config(), replicas()) {}
 
   void step(int step) {
     const Size counted = engine_.steps();
@@ -340,6 +339,11 @@ class Trainee {
     return model;
   }
   BatchSizes sizes() const { return {.accumulate = split_.accumulate}; }
+  ReplicaConfig replicas() const {
+    auto replicas = at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); });
+    if (imitates_host<DeviceOf<P>>) replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";
+    return replicas;
+  }
   EngineConfig config() const {
     EngineConfig config{.clip_norm = task_.clip_norm,
                         .bucket_bytes = split_.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),

@@ -176,6 +176,7 @@ struct DrawnSplit {
   int nonfinite_before = 0;                       ///< the step that comes after it
   std::uint64_t nonfinite_rank = 0;               ///< modulo the ranks
   SumOrder order = SumOrder::rank;                ///< of the ranks' sums
+  Tier tier = Tier::device;                       ///< of the optimizer's state
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
@@ -248,6 +249,7 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
       number(split.bucket_elements) + detail::nonfinite_names[static_cast<int>(split.nonfinite)];
   if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
   if (split.order == SumOrder::transport) text += ", sums in the transport's order";
+  if (split.tier != Tier::device) text += split.tier == Tier::host ? ", state on the host" : ", state on a disk";
   text += ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)

@@ -9,7 +9,7 @@
 #include <dspp/nn/parameter_group.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/optim/optimizer.hpp>
-#include <dspp/zero/state_store.hpp>
+#include <dspp/placement/offload.hpp>
 
 namespace dspp {
 

@@ -2,9 +2,15 @@
 /// What a policy keeps outside of the device's memory, and where: Offload<Optimizer, Disk>.
 #pragma once
 
+#include <string_view>
+
 #include <dspp/base/config.hpp>
 
 namespace dspp {
+
+namespace io {
+class BlockCalls;
+}
 
 /// Where bytes rest between their uses.
 enum class Tier {
@@ -31,5 +37,11 @@ struct Disk {
 /// Source   Ren et al. 2021, arXiv:2101.06840 (ZeRO-Offload); Rajbhandari et al. 2021, arXiv:2104.07857 (ZeRO-Infinity)
 template <class What, class Where>
 struct Offload {};
+
+/// Where an engine keeps what its policy offloads to Disk.
+struct OffloadConfig {
+  std::string_view folder{};        ///< of a rank's file, which has no name and ends with the engine
+  io::BlockCalls* calls = nullptr;  ///< null: the system's; kept by the caller
+};
 
 }  // namespace dspp

@@ -7,10 +7,10 @@
 #include <dspp/autograd/context.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
+#include <dspp/placement/offload.hpp>
 #include <dspp/zero/bucket.hpp>
 #include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/stage.hpp>
-#include <dspp/zero/state_store.hpp>
 
 namespace dspp {
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -16,12 +15,6 @@
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
-
-/// Where an engine keeps what its policy offloads to Disk.
-struct OffloadConfig {
-  std::string_view folder{};        ///< of a rank's file, which has no name and ends with the engine
-  io::BlockCalls* calls = nullptr;  ///< null: the system's; kept by the caller
-};
 
 /// Up to two moments. Not an array: nvcc does not destroy the elements of array members in constant expressions.
 template <class State, Device D>
