@@ -55,7 +55,7 @@ struct DrawnOptimizer {
   }
 };
 
-static_assert(Optimizer<DrawnOptimizer>);
+static_assert(IsOptimizer<DrawnOptimizer>);
 
 /// The optimizer of a task: O, whose kind is drawn if O is DrawnOptimizer.
 template <class O>

@@ -22,7 +22,7 @@ struct SignSgd {
     };
   }
 };
-static_assert(Optimizer<SignSgd>);
+static_assert(IsOptimizer<SignSgd>);
 
 TEST_CASE("a user's rule updates values, and rounds parameters from masters") {
   double parameter[3] = {1, -2, 5}, gradient[3] = {4, -8, 0.5};
@@ -53,7 +53,7 @@ struct Sparse {
     };
   }
 };
-static_assert(Optimizer<Sparse>);
+static_assert(IsOptimizer<Sparse>);
 
 TEST_CASE("values that a rule does not write are unchanged") {
   constexpr std::size_t count = 100;

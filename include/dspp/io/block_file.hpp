@@ -27,6 +27,7 @@
 #include <random>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include <dspp/base/crc32c.hpp>
 #include <dspp/base/file_size_limit.hpp>
@@ -90,7 +91,7 @@ class Transfer {
 /// header with run, number, version and checksum, so that what a disk or another program changed is not used.
 ///
 /// Cost   a transfer of all bytes, past the system's cache where the file system allows it, and one pass for CRC-32C,
-///        both by two threads of the file
+///        both by threads of the file
 class BlockFile {
  public:
   /// The alignment of a block in memory and in the file, and the bytes of its header.
@@ -99,10 +100,10 @@ class BlockFile {
   static constexpr Size bytes_of(Size payload) { return unit + (payload + unit - 1) / unit * unit; }
 
   BlockFile() = default;
-  /// `calls` is kept by the caller; null: the system's.
+  /// `calls` is kept by the caller; null: the system's. `threads`: transfers at the same time.
   ///
   /// Throws   Error(file) if the folder takes no file
-  void open(const std::string& folder, BlockCalls* calls = nullptr);
+  void open(const std::string& folder, BlockCalls* calls = nullptr, int threads = 2);
   BlockFile(const BlockFile&) = delete;
   BlockFile& operator=(const BlockFile&) = delete;
   /// Waits for transfers under way.
@@ -185,7 +186,7 @@ struct BlockFile::State {
   Size end = 0;
   std::uint64_t run = 0;
   detail::BlockQueue queue{};
-  std::array<std::thread, 2> threads{};
+  std::vector<std::thread> threads{};
 
   ~State() {
     {
@@ -328,7 +329,7 @@ DSPP_INLINE void BlockCalls::close(int descriptor) {
   ::close(descriptor);
 }
 
-DSPP_INLINE void BlockFile::open(const std::string& folder, BlockCalls* calls) {
+DSPP_INLINE void BlockFile::open(const std::string& folder, BlockCalls* calls, int threads) {
   auto state = std::make_unique<State>();
   state->folder = folder;
   state->calls = calls ? calls : &state->system;
@@ -342,7 +343,8 @@ DSPP_INLINE void BlockFile::open(const std::string& folder, BlockCalls* calls) {
                               std::error_code(error, std::generic_category()).message() +
                               ". Name a folder that exists and may be written.");
   state->run = std::random_device{}() * 0x9E3779B97F4A7C15u ^ static_cast<std::uint64_t>(::getpid());
-  for (std::thread& thread : state->threads) thread = std::thread([own = state.get()] { own->work(); });
+  state->threads.reserve(static_cast<std::size_t>(threads));
+  for (int i = 0; i < threads; ++i) state->threads.emplace_back([own = state.get()] { own->work(); });
   state_ = state.release();
 }
 
