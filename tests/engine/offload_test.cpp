@@ -144,7 +144,7 @@ Repeated train_repeated(const std::string& folder, FaultyBlocks& calls) {
   Repeated result;
   const Size at = std::exchange(calls.at, 0);
   run_ranks_of<FaultyModel::policy>({.ranks = 2, .threads_per_rank = 1, .seed = 4}, [&](auto& world) {
-    const EngineConfig config{.bucket_bytes = 4000, .offload = {folder, world.rank() == 1 ? &calls : nullptr}};
+    const EngineConfig config{.bucket_bytes = 20000, .offload = {folder, world.rank() == 1 ? &calls : nullptr}};
     Engine<FaultyModel, AdamW> engine(world, FaultyModel(small_gpt()), AdamW{.lr = 1e-2}, BatchSizes{}, config,
                                       dspp::detail::replica_config<FaultyPolicy>({}, config));
     const auto step = [&](Size i) {
