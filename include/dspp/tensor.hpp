@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/tensor/block.hpp>
+#include <dspp/tensor/block_trace.hpp>
 #include <dspp/tensor/category.hpp>
 #include <dspp/tensor/device.hpp>
 #include <dspp/tensor/ledger.hpp>

@@ -20,6 +20,7 @@ struct PlanOptions {
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
   ParameterGroups groups{};             ///< as in EngineConfig
   bool average = false;                 ///< true if a WeightAverage is kept
+  bool graphs = false;                  ///< as in EngineConfig: a batch more, which repeated steps read
   Coordinates rank{};  ///< the rank to plan: ranks differ by the rounding of uneven all-reduces, under Muon by matrices
 };
 
@@ -162,6 +163,8 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   result.start_traffic = world.traffic();
   result.state = ledger.live_by_category();
   result.resident = ledger.live();
+  typename Engine::B inputs{};
+  if (options.graphs) inputs = planned_batch(engine.model(), engine.sizes(), options, ledger);
   for (Size i = 0; i < engine.sizes().accumulate; ++i) {
     const auto batch = planned_batch(engine.model(), engine.sizes(), options, ledger);
     auto loss = engine.forward(batch);

@@ -16,6 +16,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/profiler.hpp>
 #include <dspp/tensor/block.hpp>
+#include <dspp/tensor/block_trace.hpp>
 
 namespace dspp {
 
@@ -91,6 +92,20 @@ class Pool {
   /// Returns the kept blocks to the system.
   void trim() noexcept;
 
+  /// Begins a trace, which notes what is given out between trace(true) and trace(false).
+  void begin_trace();
+  void trace(bool on) { tracing_->is_on = on; }
+  /// Ends it. `used`: addresses of blocks, in order, that are used beside those that were given out.
+  BlockTrace end_trace(const std::vector<const std::byte*>& used);
+  /// True if what a trace took is kept, and what it used beside was not given back since.
+  bool may_repeat(const BlockTrace& trace) const;
+  /// Raises the peaks as if the trace's blocks were given out once more, and keeps them from others until end_repeat.
+  void begin_repeat(const BlockTrace& trace);
+  void end_repeat(const BlockTrace& trace) noexcept;
+  TracedBlock traced(const Storage<Pool>& storage) const;
+  /// Gives out a kept block of a trace as it was given out there.
+  Storage<Pool> take_again(const TracedBlock& traced);
+
   /// Hears of all work in this memory; null: nothing does. It outlives the Pool, or is taken away before its end.
   Profiler* profiler() const { return profiler_; }
   void set_profiler(Profiler* profiler) { profiler_ = profiler; }
@@ -122,10 +137,13 @@ class Pool {
     SizeClasses::iterator size_class{};
     Block* above = nullptr;  // the next kept one of its class
     Block* below = nullptr;
+    std::uint64_t use = 0;  // the number of its last use
+    bool is_traced = false;
 
     Size capacity() const { return size_class->first; }
   };
 
+  void begin_use(Block* block, Size bytes, Category category, const char* label);
   Block* acquire(Size bytes);
   Block* larger_kept(SizeClasses::iterator from, Size bytes);
   Block* create(Size bytes);
@@ -143,7 +161,14 @@ class Pool {
   Size slack_ = 0;  // bytes of blocks in use beyond those requested
   MemorySource* source_;
   Profiler* profiler_ = nullptr;
-  std::uint64_t numbers_ = 0;
+  std::uint64_t numbers_ = 0, uses_ = 0, traced_returned_ = 0;
+  struct Tracing {
+    BlockTrace trace{};
+    Size live = 0, peak = 0;  // at its begin, as those below
+    CategoryBytes live_by{}, peaks{}, at_peak{};
+    bool is_on = false;
+  };
+  std::unique_ptr<Tracing> tracing_;
   bool poisons_ = false;
   MemoryBlock<Pool>* first_ = nullptr;
   MemoryBlock<Pool>*oldest_ = nullptr, *newest_ = nullptr;             // of the kept blocks, in order of freeing
@@ -202,18 +227,26 @@ DSPP_INLINE MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const c
     fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
   Block* block = acquire(size);
   if (!block) fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
-  static_cast<MemoryBlock<Pool>&>(*block) = {block->data, size, category, 0, this, label, nullptr, nullptr};
+  begin_use(block, size, category, label);
   fill_with_poison(*block);
-  slack_ += block->capacity() - size;
+  return block;
+}
+
+DSPP_INLINE void Pool::begin_use(Block* block, Size bytes, Category category, const char* label) {
+  static_cast<MemoryBlock<Pool>&>(*block) = {block->data, bytes, category, 0, this, label, nullptr, nullptr};
+  block->use = ++uses_;
+  slack_ += block->capacity() - bytes;
   link(block);
-  live_[category] += size;
-  live_total_ += size;
+  live_[category] += bytes;
+  live_total_ += bytes;
   peaks_[category] = std::max(peaks_[category], live_[category]);
   if (live_total_ > peak_) {
     peak_ = live_total_;
     at_peak_ = live_;
   }
-  return block;
+  if (!tracing_ || !tracing_->is_on) return;
+  block->is_traced = true;
+  tracing_->trace.taken.push_back(block);
 }
 
 DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
@@ -294,6 +327,7 @@ DSPP_INLINE Pool::Block* Pool::take_kept(Block* block) noexcept {
 
 DSPP_INLINE void Pool::destroy(Block* kept) noexcept {
   const auto size_class = take_kept(kept)->size_class;
+  if (kept->is_traced) ++traced_returned_;
   if (source_)
     source_->give(kept->data, std::max(size_class->first, block_alignment));
   else
@@ -320,6 +354,87 @@ DSPP_INLINE void Pool::link(MemoryBlock<Pool>* block) noexcept {
 DSPP_INLINE void Pool::unlink(MemoryBlock<Pool>* block) noexcept {
   (block->previous ? block->previous->next : first_) = block->next;
   if (block->next) block->next->previous = block->previous;
+}
+
+DSPP_INLINE void Pool::begin_trace() {
+  tracing_ = std::make_unique<Tracing>();
+  *tracing_ = {{.returned = traced_returned_}, live_total_, peak_, live_, peaks_, at_peak_};
+  peak_ = live_total_;
+  peaks_ = at_peak_ = live_;
+}
+
+DSPP_INLINE BlockTrace Pool::end_trace(const std::vector<const std::byte*>& used) {
+  const std::unique_ptr<Tracing> tracing = std::move(tracing_);
+  BlockTrace trace = std::move(tracing->trace);
+  trace.peak = peak_ - tracing->live;
+  for (int i = 0; i < category_count; ++i) {
+    trace.peaks.bytes[i] = peaks_.bytes[i] - tracing->live_by.bytes[i];
+    trace.at_peak.bytes[i] = at_peak_.bytes[i] - tracing->live_by.bytes[i];
+    peaks_.bytes[i] = std::max(peaks_.bytes[i], tracing->peaks.bytes[i]);
+  }
+  if (tracing->peak >= peak_) peak_ = tracing->peak, at_peak_ = tracing->at_peak;
+  trace.is_whole = trace.returned == traced_returned_;
+  if (!trace.is_whole) return trace;  // some of its blocks are gone
+  std::sort(trace.taken.begin(), trace.taken.end());
+  trace.taken.erase(std::unique(trace.taken.begin(), trace.taken.end()), trace.taken.end());
+  std::vector<const std::byte*> others = used;
+  const auto found = [&](const std::byte* data) {
+    const auto at = std::lower_bound(others.begin(), others.end(), data);
+    const bool is_there = at != others.end() && *at == data;
+    if (is_there) others.erase(at);
+    return is_there;
+  };
+  for (MemoryBlock<Pool>* block : trace.taken) found(block->data);
+  for (MemoryBlock<Pool>* block = first_; block; block = block->next)
+    if (found(block->data)) {
+      static_cast<Block*>(block)->is_traced = true;
+      trace.used.emplace_back(block, static_cast<Block*>(block)->use);
+    }
+  trace.is_whole = others.empty();  // else it used a block that was given back meanwhile
+  return trace;
+}
+
+DSPP_INLINE bool Pool::may_repeat(const BlockTrace& trace) const {
+  const bool is_within = limit_ == 0 || live_total_ + trace.peak <= limit_;
+  if (!trace.is_whole || trace.returned != traced_returned_ || !is_within) return false;
+  const auto is_kept = [](const MemoryBlock<Pool>* block) { return block->references == 0; };
+  return std::all_of(trace.taken.begin(), trace.taken.end(), is_kept) &&
+         std::all_of(trace.used.begin(), trace.used.end(), [&](const auto& one) {
+           return !is_kept(one.first) && static_cast<const Block*>(one.first)->use == one.second;
+         });
+}
+
+DSPP_INLINE void Pool::end_repeat(const BlockTrace& trace) noexcept {
+  for (MemoryBlock<Pool>* block : trace.taken) keep(static_cast<Block*>(block));
+}
+
+DSPP_INLINE void Pool::begin_repeat(const BlockTrace& trace) {
+  for (MemoryBlock<Pool>* block : trace.taken) take_kept(static_cast<Block*>(block));
+  CategoryBytes at_peak = live_;
+  for (int i = 0; i < category_count; ++i) {
+    peaks_.bytes[i] = std::max(peaks_.bytes[i], live_.bytes[i] + trace.peaks.bytes[i]);
+    at_peak.bytes[i] += trace.at_peak.bytes[i];
+  }
+  if (live_total_ + trace.peak <= peak_) return;
+  peak_ = live_total_ + trace.peak;
+  at_peak_ = at_peak;
+}
+
+DSPP_INLINE TracedBlock Pool::traced(const Storage<Pool>& storage) const {
+  MemoryBlock<Pool>* const block = storage.block_;
+  if (!block) return {};
+  return {block, block->bytes, block->category, block->label};
+}
+
+DSPP_INLINE Storage<Pool> Pool::take_again(const TracedBlock& traced) {
+  Storage<Pool> storage;
+  if (!traced.block) return storage;
+  auto* const block = static_cast<Block*>(traced.block);
+  take_kept(block);
+  begin_use(block, traced.bytes, traced.category, traced.label);
+  block->references = 1;
+  storage.block_ = block;
+  return storage;
 }
 
 DSPP_INLINE std::string Pool::map_of_memory(Size requested, Category category, const char* label) const {
