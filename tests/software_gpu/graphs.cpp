@@ -38,6 +38,7 @@ struct Captures {
   std::map<Stream*, std::unique_ptr<Capture>> all;  // by origin
   std::map<Event*, CapturedEvent> events;           // that were last recorded in a capture
   int graphs = 0;
+  GraphCounts counts{};
 };
 Captures& captures() {
   static Captures only;
@@ -156,6 +157,11 @@ int live_graphs() {
   return captures().graphs;
 }
 
+GraphCounts graph_counts() {
+  const auto mine = turn();
+  return std::exchange(captures().counts, {});
+}
+
 }  // namespace dspp::software_gpu
 
 using namespace dspp::software_gpu;
@@ -190,7 +196,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     if (own != knows.end() && (seen == origin.end() || seen->second < own->second)) return cudaErrorStreamCaptureUnjoined;
   }
   *graph = new Graph{std::make_shared<const Nodes>(std::move(capture->nodes))};
-  ++captures().graphs;
+  ++captures().graphs, ++captures().counts.captured;
   return cudaSuccess;
 }
 
@@ -222,6 +228,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   const auto mine = turn();
   if (call_fails("cudaGraphLaunch")) return cudaErrorLaunchFailure;
   if (const cudaError_t status = may_issue(stream); status != cudaSuccess) return status;
+  ++captures().counts.launched;
   for (std::size_t i = 0; i < graph->nodes->size(); ++i)
     issue(stream, [nodes = graph->nodes, i] { (*nodes)[i](); });
   return cudaSuccess;

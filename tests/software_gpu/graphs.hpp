@@ -46,6 +46,12 @@ void forget_event(Event* event);
 
 /// Graphs, and executable ones, that were made and not yet ended.
 int live_graphs();
+/// Graphs that were captured, and launches of graphs, since the last time it was asked.
+struct GraphCounts {
+  int captured = 0, launched = 0;
+  bool operator==(const GraphCounts&) const = default;
+};
+GraphCounts graph_counts();
 }  // namespace dspp::software_gpu
 
 using cudaGraph_t = dspp::software_gpu::Graph*;
