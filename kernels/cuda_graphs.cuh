@@ -41,7 +41,7 @@ DSPP_CUDA_INLINE const char* CudaGraphs::last_operation() const {
 DSPP_CUDA_INLINE void CudaGraphs::begin(StepWay way, bool is_noted) {
   way_ = way, is_begun_ = true, is_noted_ = is_noted, part_ = 0;
   notes_.clear(), used_.clear();
-  if (way != StepWay::repeated) checks_ = std::make_shared<Checks>();
+  if (way != StepWay::repeated) checks_ = std::make_shared<Checks>(), ways_to_checks_.clear();
   on_.set_checks_of_step(checks_);
   if (way == StepWay::repeated) return pool_.begin_repeat(trace_);
   if (way == StepWay::captured) {
@@ -66,6 +66,7 @@ DSPP_CUDA_INLINE bool CudaGraphs::begin_part(const StepNumbers& numbers, const U
   write_table(numbers, update);
   if (way_ == StepWay::repeated) return launch(part_++), true;
   notes_.emplace_back();
+  way_here_ = update != nullptr ? 1 : 0;
   if (way_ == StepWay::captured) {
     gpu::check({"begin a graph"},
                cudaStreamBeginCapture(gpu::stream_of(on_), cudaStreamCaptureModeThreadLocal));
@@ -191,6 +192,18 @@ DSPP_CUDA_INLINE void CudaGraphs::watch(bool on) noexcept {
 
 DSPP_CUDA_INLINE void CudaGraphs::launched(const NotedLaunch& launch) {
   notes_.back().push_back(launch);
+  way_here_ = (way_here_ ^ launch.numbers) * 0x9E3779B97F4A7C15u;
+}
+
+DSPP_CUDA_INLINE std::int32_t CudaGraphs::add_check(std::function<void(const CudaFault&)> sentence) {
+  const auto found = std::find(ways_to_checks_.begin(), ways_to_checks_.end(), way_here_);
+  const auto number = static_cast<std::int32_t>(found - ways_to_checks_.begin()) + 1;
+  if (found == ways_to_checks_.end() || !is_noted_) {
+    ways_to_checks_.push_back(way_here_);
+    checks_->push_back(std::move(sentence));
+  }
+  way_here_ = way_here_ * 0x9E3779B97F4A7C15u + 1;
+  return is_noted_ ? number : static_cast<std::int32_t>(checks_->size());
 }
 
 DSPP_CUDA_INLINE bool CudaGraphs::uses(std::uintptr_t address) {

@@ -388,10 +388,7 @@ DSPP_CUDA_INLINE Size CudaMemory::free_bytes(int gpu) {
 }
 
 DSPP_CUDA_INLINE std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {
-  if (graphs_ != nullptr) {
-    checks_of_step_->push_back(std::move(sentence));
-    return first_check_of_step + static_cast<std::int32_t>(checks_of_step_->size());
-  }
+  if (graphs_ != nullptr) return first_check_of_step + graphs_->add_check(std::move(sentence));
   checks_.push_back(std::move(sentence));
   return static_cast<std::int32_t>(checks_.size());
 }

@@ -67,6 +67,9 @@ class CudaGraphs final : LaunchWatch {
   /// Forgets graphs and notes, since what is not in the table has changed.
   void forget() noexcept;
 
+  /// The number, counted from 1, of a check in such a step: the same in micro-steps that came to it by the same launches.
+  std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
+
   /// While a part is captured.
   bool is_capturing() const { return is_capturing_; }
   /// While a step is captured, nothing is given back to CUDA.
@@ -139,6 +142,8 @@ class CudaGraphs final : LaunchWatch {
   std::size_t part_ = 0;
   BlockTrace trace_;
   std::shared_ptr<Checks> checks_;  ///< of the graphs' launches
+  std::vector<std::uint64_t> ways_to_checks_;
+  std::uint64_t way_here_ = 0;  ///< a digest of the part's launches and checks so far
 };
 
 }  // namespace dspp

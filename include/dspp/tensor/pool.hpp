@@ -92,9 +92,10 @@ class Pool {
   /// Returns the kept blocks to the system.
   void trim() noexcept;
 
-  /// Begins a trace, which notes what is given out between trace(true) and trace(false).
+  /// Begins a trace, which notes what is given out between trace(true) and trace(false). There, blocks come in an order
+  /// that depends on which are kept alone, and none that the program beside had: it would take them again.
   void begin_trace();
-  void trace(bool on) { tracing_->is_on = on; }
+  void trace(bool on);
   /// Ends it. `used`: addresses of blocks, in order, that are used beside those that were given out.
   BlockTrace end_trace(const std::vector<const std::byte*>& used);
   /// True if what a trace took is kept, and what it used beside was not given back since.
@@ -129,7 +130,7 @@ class Pool {
   struct Block;
   /// All blocks of one capacity, and those of them that are kept.
   struct SizeClass {
-    Block* kept = nullptr;
+    Block *kept = nullptr, *last = nullptr;  // those of traces are the last
     Size blocks = 0;
   };
   using SizeClasses = std::map<Size, SizeClass>;
@@ -137,12 +138,15 @@ class Pool {
     SizeClasses::iterator size_class{};
     Block* above = nullptr;  // the next kept one of its class
     Block* below = nullptr;
-    std::uint64_t use = 0;  // the number of its last use
-    bool is_traced = false;
+    std::uint64_t use = 0, trace = 0;  // the numbers of its last use, and of the last trace that has it; 0: none has
+    bool is_beside = false;            // given back during a trace that does not have it
 
     Size capacity() const { return size_class->first; }
   };
 
+  bool is_beside(const Block& block) const { return tracing_ && block.trace != traces_; }
+  template <class Less>
+  void order_kept(Less less);
   void begin_use(Block* block, Size bytes, Category category, const char* label);
   Block* acquire(Size bytes);
   Block* larger_kept(SizeClasses::iterator from, Size bytes);
@@ -161,12 +165,13 @@ class Pool {
   Size slack_ = 0;  // bytes of blocks in use beyond those requested
   MemorySource* source_;
   Profiler* profiler_ = nullptr;
-  std::uint64_t numbers_ = 0, uses_ = 0, traced_returned_ = 0;
+  std::uint64_t numbers_ = 0, uses_ = 0, traces_ = 0, traced_returned_ = 0;
   struct Tracing {
     BlockTrace trace{};
     Size live = 0, peak = 0;  // at its begin, as those below
     CategoryBytes live_by{}, peaks{}, at_peak{};
     bool is_on = false;
+    std::vector<Block*> beside{};  // while it is on, not in the lists of kept ones
   };
   std::unique_ptr<Tracing> tracing_;
   bool poisons_ = false;
@@ -234,7 +239,7 @@ DSPP_INLINE MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const c
 
 DSPP_INLINE void Pool::begin_use(Block* block, Size bytes, Category category, const char* label) {
   static_cast<MemoryBlock<Pool>&>(*block) = {block->data, bytes, category, 0, this, label, nullptr, nullptr};
-  block->use = ++uses_;
+  block->use = ++uses_, block->is_beside = false;
   slack_ += block->capacity() - bytes;
   link(block);
   live_[category] += bytes;
@@ -245,7 +250,7 @@ DSPP_INLINE void Pool::begin_use(Block* block, Size bytes, Category category, co
     at_peak_ = live_;
   }
   if (!tracing_ || !tracing_->is_on) return;
-  block->is_traced = true;
+  block->trace = traces_;
   tracing_->trace.taken.push_back(block);
 }
 
@@ -256,6 +261,13 @@ DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
   slack_ -= block->capacity() - block->bytes;
+  block->is_beside = is_beside(*block);
+  if (block->is_beside && tracing_->is_on) {
+    try {
+      return tracing_->beside.push_back(block);
+    } catch (...) {  // the trace may take it
+    }
+  }
   keep(block);
 }
 
@@ -306,11 +318,12 @@ DSPP_INLINE void Pool::make_room(Size bytes, Size most) noexcept {
 }
 
 DSPP_INLINE void Pool::keep(Block* block) noexcept {
-  Block*& top = block->size_class->second.kept;
-  block->below = top;
-  block->above = nullptr;
-  if (top) top->above = block;
-  top = block;
+  SizeClass& of = block->size_class->second;
+  const bool is_last = block->trace != 0;
+  block->below = is_last ? nullptr : of.kept;
+  block->above = is_last ? of.last : nullptr;
+  (block->above ? block->above->below : of.kept) = block;
+  (block->below ? block->below->above : of.last) = block;
   block->previous = newest_;
   block->next = nullptr;
   (newest_ ? newest_->next : oldest_) = block;
@@ -318,8 +331,9 @@ DSPP_INLINE void Pool::keep(Block* block) noexcept {
 }
 
 DSPP_INLINE Pool::Block* Pool::take_kept(Block* block) noexcept {
-  (block->above ? block->above->below : block->size_class->second.kept) = block->below;
-  if (block->below) block->below->above = block->above;
+  SizeClass& of = block->size_class->second;
+  (block->above ? block->above->below : of.kept) = block->below;
+  (block->below ? block->below->above : of.last) = block->above;
   (block->previous ? block->previous->next : oldest_) = block->next;
   (block->next ? block->next->previous : newest_) = block->previous;
   return block;
@@ -327,7 +341,7 @@ DSPP_INLINE Pool::Block* Pool::take_kept(Block* block) noexcept {
 
 DSPP_INLINE void Pool::destroy(Block* kept) noexcept {
   const auto size_class = take_kept(kept)->size_class;
-  if (kept->is_traced) ++traced_returned_;
+  if (kept->trace != 0) ++traced_returned_;
   if (source_)
     source_->give(kept->data, std::max(size_class->first, block_alignment));
   else
@@ -361,10 +375,44 @@ DSPP_INLINE void Pool::begin_trace() {
   *tracing_ = {{.returned = traced_returned_}, live_total_, peak_, live_, peaks_, at_peak_};
   peak_ = live_total_;
   peaks_ = at_peak_ = live_;
+  ++traces_;
+}
+
+template <class Less>
+void Pool::order_kept(Less less) {
+  std::vector<Block*> kept;
+  for (auto& [bytes, of] : sizes_) {
+    kept.clear();
+    for (Block* block = of.kept; block; block = block->below) kept.push_back(block);
+    std::sort(kept.begin(), kept.end(), less);
+    of.kept = of.last = nullptr;
+    for (Block* block : kept) {
+      block->above = of.last, block->below = nullptr;
+      (of.last ? of.last->below : of.kept) = block;
+      of.last = block;
+    }
+  }
+}
+
+DSPP_INLINE void Pool::trace(bool on) {
+  auto& beside = tracing_->beside;
+  tracing_->is_on = on;
+  if (!on) {
+    for (Block* block : std::exchange(beside, {})) keep(block);
+    return;
+  }
+  for (auto* block = static_cast<Block*>(oldest_); block;) {
+    auto* const next = static_cast<Block*>(block->next);
+    if (block->is_beside && is_beside(*block)) beside.push_back(take_kept(block));
+    block = next;
+  }
+  order_kept([](const Block* a, const Block* b) { return a->data < b->data; });
 }
 
 DSPP_INLINE BlockTrace Pool::end_trace(const std::vector<const std::byte*>& used) {
+  if (tracing_->is_on) trace(false);
   const std::unique_ptr<Tracing> tracing = std::move(tracing_);
+  for (MemoryBlock<Pool>* block = oldest_; block; block = block->next) static_cast<Block*>(block)->is_beside = false;
   BlockTrace trace = std::move(tracing->trace);
   trace.peak = peak_ - tracing->live;
   for (int i = 0; i < category_count; ++i) {
@@ -387,10 +435,11 @@ DSPP_INLINE BlockTrace Pool::end_trace(const std::vector<const std::byte*>& used
   for (MemoryBlock<Pool>* block : trace.taken) found(block->data);
   for (MemoryBlock<Pool>* block = first_; block; block = block->next)
     if (found(block->data)) {
-      static_cast<Block*>(block)->is_traced = true;
+      static_cast<Block*>(block)->trace = traces_;
       trace.used.emplace_back(block, static_cast<Block*>(block)->use);
     }
   trace.is_whole = others.empty();  // else it used a block that was given back meanwhile
+  order_kept([](const Block* a, const Block* b) { return a->trace != b->trace ? a->trace < b->trace : a->use > b->use; });
   return trace;
 }
 
