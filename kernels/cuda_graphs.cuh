@@ -68,8 +68,7 @@ DSPP_CUDA_INLINE bool CudaGraphs::begin_part(const StepNumbers& numbers, const U
   notes_.emplace_back();
   way_here_ = update != nullptr ? 1 : 0;
   if (way_ == StepWay::captured) {
-    gpu::check({"begin a graph"},
-               cudaStreamBeginCapture(gpu::stream_of(on_), cudaStreamCaptureModeThreadLocal));
+    gpu::check({"begin a graph"}, cudaStreamBeginCapture(gpu::stream_of(on_), cudaStreamCaptureModeThreadLocal));
     is_capturing_ = true;
   }
   if (traces_) pool_.trace(true);
@@ -86,7 +85,7 @@ DSPP_CUDA_INLINE void CudaGraphs::end_part() {
     cudaGraph_t graph = nullptr;
     const cudaError_t status = cudaStreamEndCapture(gpu::stream_of(on_), &graph);
     const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, cudaError_t (*)(cudaGraph_t)> owned(graph,
-                                                                                                &cudaGraphDestroy);
+                                                                                                  &cudaGraphDestroy);
     gpu::check({"end a graph"}, status);
     require_expected();
     keep_graph(graph);
@@ -124,12 +123,12 @@ DSPP_CUDA_INLINE void CudaGraphs::require_expected() const {
   const Launches& own = notes_.back();
   const Launches& before = part_ < expected_.size() ? expected_[part_] : none;
   const auto refuse = [&](std::size_t at, const std::string& what) {
-    fail(ErrorCode::usage, "dspp: EngineConfig::graphs needs steps whose launches differ only in the numbers of "
-                           "StepNumbers and in addresses, but " +
-                               what + " (launch " + std::to_string(at + 1) + " of " +
-                               gpu::name_of_part(part_, expected_.size()) +
-                               "). An operation with a number of its own that changes by the step cannot be repeated: "
-                               "keep the number in the device's memory, or set graphs = false.");
+    fail(ErrorCode::usage,
+         "dspp: EngineConfig::graphs needs steps whose launches differ only in the numbers of "
+         "StepNumbers and in addresses, but " +
+             what + " (launch " + std::to_string(at + 1) + " of " + gpu::name_of_part(part_, expected_.size()) +
+             "). An operation with a number of its own that changes by the step cannot be repeated: "
+             "keep the number in the device's memory, or set graphs = false.");
   };
   const auto name = [](const Launches& of, std::size_t at) {
     return at < of.size() ? "'" + std::string(of[at].operation) + "'" : std::string("nothing");

@@ -27,8 +27,8 @@ auto varying(CudaMemory& on, const UpdateScalars& scalars, const MatrixShape& sh
 template <class O, class T, class G>
 void Kernel<kernels::Update<O, T, G, float>, Cuda>::update(CudaMemory& on, const O& optimizer, const Range& range,
                                                            const UpdateScalars& scalars, const double* step) {
-  const auto rule = gpu::varying(
-      on, scalars, {}, [optimizer](const UpdateScalars& now) { return optimizer.template rule<float>(now); });
+  const auto rule = gpu::varying(on, scalars, {},
+                                 [optimizer](const UpdateScalars& now) { return optimizer.template rule<float>(now); });
   gpu::update_range<O::moment_count>(gpu::stream_of(on), range, rule, scalars.gradient_scale, step);
 }
 template <class O, class T, class G>

@@ -8,6 +8,7 @@
 #include <dspp/tensor/device.hpp>
 #include <dspp/tensor/ledger.hpp>
 #include <dspp/tensor/pool.hpp>
+#include <dspp/tensor/pool_trace.hpp>
 #include <dspp/tensor/shape.hpp>
 #include <dspp/tensor/tensor.hpp>
 #include <dspp/tensor/timeline_range.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that a GPU repeats by graphs: the bits of steps that are issued launch by launch, whatever comes between them.
 // labels: cuda
-#include <dspp/launch/cuda_rank.hpp>
-
 #include <set>
 
+#include <dspp/autograd/reductions.hpp>
+#include <dspp/autograd/report.hpp>
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/optim/adagrad.hpp>
 #include <dspp/optim/lamb.hpp>
@@ -13,49 +13,14 @@
 #include <dspp/optim/sgd.hpp>
 
 #include <laws/folder.hpp>
-#include <laws/tiny_model.hpp>
-#include <laws/training_run.hpp>
+#include <laws/graph_training.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
+using namespace dspp::laws::of_graphs;
 
 #if !DSPP_HAS_NVCC()
 namespace {
-
-/// What a training saw, bit for bit.
-struct Seen {
-  std::vector<double> numbers;  ///< of each step: loss, norm, loss scale, whether it was skipped
-  std::vector<std::uint64_t> prints;
-  bool operator==(const Seen&) const = default;
-};
-
-struct Task {
-  int steps = 12;
-  Size accumulate = 1;
-  LossScaleConfig loss_scale{};
-};
-
-constexpr Size sequence = 6, vocabulary = 13, rows = 2;
-
-/// The micro-batches of a step.
-template <class World>
-auto batches_of_step(World& world, Size step, Size accumulate) {
-  std::vector<Batch<Cuda>> batches;
-  for (Size n = 0; n < accumulate; ++n)
-    batches.push_back(batch_of<Cuda>(world.memory(), 0, (step * accumulate + n) * rows, rows, sequence, vocabulary));
-  return batches;
-}
-
-/// program(world, engine of a TinyModel with dropout).
-template <class P, class O, class Program>
-void with_engine(const Task& task, bool graphs, const O& optimizer, Program program) {
-  run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .seed = 5, .timeout_seconds = 60}, [&](World<P>& world) {
-    Engine engine(world, TinyModel<P>(TinyConfig{}), optimizer,
-                  BatchSizes{.micro_batch = rows, .sequence = sequence, .accumulate = task.accumulate},
-                  EngineConfig{.clip_norm = 0.5, .bucket_bytes = 256, .loss_scale = task.loss_scale, .graphs = graphs});
-    program(world, engine);
-  });
-}
 
 /// between(engine, step) is called before each step.
 template <class P, class O, class Between>
@@ -275,27 +240,10 @@ TEST_CASE("the peaks of repeated steps are those of eager ones, and the plan's")
     with_engine<Policy<F32, Cuda>>({.accumulate = accumulate}, true, AdamW{}, [&](auto& world, auto& engine) {
       auto& memory = world.memory();
       const auto take = [&](Size step) {  // batches one after another, as plans have them
-        struct Batches {
-          World<Policy<F32, Cuda>>& world;
-          Size step, accumulate;
-          struct Iterator {
-            const Batches& of;
-            Size n;
-            Batch<Cuda> operator*() const {
-              return batch_of<Cuda>(of.world.memory(), 0, (of.step * of.accumulate + n) * rows, rows, sequence,
-                                    vocabulary);
-            }
-            Iterator& operator++() { return ++n, *this; }
-            bool operator!=(const Iterator& other) const { return n != other.n; }
-          };
-          Iterator begin() const { return {*this, 0}; }
-          Iterator end() const { return {*this, accumulate}; }
-        };
-        engine.train_batch(Batches{world, step, accumulate}).get();
+        engine.train_batch(LazyBatches{world, step, accumulate}).get();
       };
       take(0);
-      CHECK(memory.peak() ==
-            plan<Model>(config, sizes, {.bucket_bytes = 256, .graphs = true}, AdamW{}).peak);
+      CHECK(memory.peak() == plan<Model>(config, sizes, {.bucket_bytes = 256, .graphs = true}, AdamW{}).peak);
       CHECK(plan<Model>(config, sizes, {.bucket_bytes = 256}, AdamW{}).peak + 2 * 64 == memory.peak());
       memory.reset_peak();
       take(1);
@@ -305,7 +253,8 @@ TEST_CASE("the peaks of repeated steps are those of eager ones, and the plan's")
       CHECK(memory.live() == live);
       memory.reset_peak();
       take(3);
-      CHECK(software_gpu::graph_counts() == Counts{static_cast<int>(accumulate) + 1, 2 * static_cast<int>(accumulate) + 2});
+      CHECK(software_gpu::graph_counts() ==
+            Counts{static_cast<int>(accumulate) + 1, 2 * static_cast<int>(accumulate) + 2});
       repeated = memory.peak(), repeated_peaks = memory.peak_by_category();
       CHECK(memory.live() == live);
       CHECK(memory.peak_reserved() <= Pool::reserved_at_most(memory.peak()));
@@ -335,126 +284,70 @@ TEST_CASE("a repeated step is a handful of calls of CUDA") {
 
 namespace {
 
-/// What a model does that a graph cannot repeat.
-enum class Odd { nothing, changes_a_number, changes_an_operation, reads, writes, asks };
-
-template <class P>
-struct OddModel : TinyModel<P> {
-  Odd odd = Odd::nothing;
-  int* calls;
-
-  constexpr OddModel(Odd what, int* counter) : TinyModel<P>(TinyConfig{}), odd(what), calls(counter) {}
-  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    auto x = this->tokens(ids);
-    const int call = ++*calls;
-    if (odd == Odd::changes_a_number) x = x * (1.0 + 0.125 * call);
-    if (odd == Odd::changes_an_operation && call == 3) x = x + x;
-    if (odd == Odd::reads) x.value().read([](const auto*) {});
-    if (odd == Odd::writes) {
-      const auto beside = Tensor<float, 1, Cuda>::uninitialized(shape(4), x.value().memory());
-      beside.write([](float* host) { std::fill_n(host, 4, 1.0f); });
+/// Losses and state of a training whose reports are read a step late, so that batches of two steps are there at once;
+/// `lazy`: each is made when its micro-step begins.
+Seen train_ahead(bool graphs, bool lazy, Size accumulate) {
+  Seen seen;
+  with_engine<Policy<F32, Cuda>>({.accumulate = accumulate}, graphs, AdamW{}, [&](auto& world, auto& engine) {
+    PendingReport before;
+    for (Size step = 0; step < 12; ++step) {
+      auto report = lazy ? engine.train_batch(LazyBatches{world, step, accumulate})
+                         : engine.train_batch(batches_of_step(world, step, accumulate));
+      if (step > 0) seen.numbers.push_back(before->loss);
+      before = std::move(report);
     }
-    if (odd == Odd::asks) ops::all_finite(x.value());
-    return cross_entropy<P>(this->tokens.logits(this->inside(x)), targets, this->tokens.vocabulary());
-  }
-};
-
-/// The error of the third step, which is captured; the steps after it have the losses of a training without graphs.
-std::string sentence_of(Odd odd) {
-  std::string sentence;
-  std::vector<double> of_graphs, of_eager;
-  for (const bool graphs : {false, true}) {
-    using P = Policy<F32, Cuda>;
-    run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .seed = 5, .timeout_seconds = 60}, [&](World<P>& world) {
-      int calls = 0;
-      Engine engine(world, OddModel<P>(odd, &calls), AdamW{}, EngineConfig{.graphs = graphs});
-      std::vector<double>& losses = graphs ? of_graphs : of_eager;
-      for (Size step = 0; step < 5; ++step) {
-        const auto batch = batch_of<Cuda>(world.memory(), 0, step * rows, rows, sequence, vocabulary);
-        if (step == 2) {
-          const std::uint64_t before = print_of_state(engine);
-          try {
-            if (graphs) engine.train_batch(batch).get();
-          } catch (const Error& error) {
-            sentence = error.what();
-            CHECK(print_of_state(engine) == before);
-          }
-          calls = step;
-          continue;
-        }
-        losses.push_back(engine.train_batch(batch)->loss);
-      }
-    });
-  }
-  if (!sentence.empty()) CHECK(of_graphs == of_eager);
-  return sentence;
+    seen.numbers.push_back(before->loss);
+    seen.prints.push_back(print_of_state(engine));
+  });
+  return seen;
 }
 
 }  // namespace
 
-TEST_CASE("what cannot be repeated is a sentence that names the operation, and leaves the engine usable") {
-  CHECK(sentence_of(Odd::nothing) == "");
-  const std::string changed = sentence_of(Odd::changes_a_number);
-  CHECK(changed.find("dspp: EngineConfig::graphs needs steps whose launches differ only in the numbers of StepNumbers "
-                     "and in addresses, but the arguments of 'pointwise' changed (launch ") == 0);
-  CHECK(changed.find(" of micro-step 1). ") != std::string::npos);
-  CHECK(sentence_of(Odd::changes_an_operation).find(" and the next 'pointwise_pair' (launch ") != std::string::npos);
-  CHECK(sentence_of(Odd::reads).find("dspp: to_host after '") == 0);
-  CHECK(sentence_of(Odd::writes).find("dspp: from_host after '") == 0);
-  CHECK(sentence_of(Odd::asks).find("dspp: to_host after 'squared_norm' needs the host in every step, but ") == 0);
-}
-
-TEST_CASE("graphs are refused on several ranks and on devices that have none") {
-  const auto refusal = []<class P>(P, int ranks) {
-    std::string sentence;
-    try {
-      run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [](World<P>& world) {
-        Engine engine(world, TinyModel<P>(TinyConfig{}), AdamW{}, EngineConfig{.graphs = true});
-      });
-    } catch (const Error& error) {
-      CHECK(error.code() == ErrorCode::usage);
-      sentence = error.what();
+TEST_CASE(
+    "batches that are made while the last step is under way, or within a step, do not keep it from being repeated") {
+  for (const bool lazy : {false, true})
+    for (const Size accumulate : {1, 3}) {
+      CAPTURE(lazy);
+      CAPTURE(accumulate);
+      const Seen eager = train_ahead(false, lazy, accumulate);
+      software_gpu::graph_counts();
+      CHECK(train_ahead(true, lazy, accumulate) == eager);
+      const auto counts = software_gpu::graph_counts();
+      const int parts = static_cast<int>(accumulate) + 1;
+      CHECK(counts == Counts{parts, 10 * parts});
     }
-    return sentence;
-  };
-  CHECK(refusal(Policy<F32, Cuda>(), 2).find("dspp: EngineConfig::graphs needs a world of one rank, but ") == 0);
-  CHECK(refusal(Policy<F32>(), 1).find("dspp: EngineConfig::graphs needs a device that repeats launches, ") == 0);
-  CHECK(refusal(Policy<F32, Cuda>(), 1) == "");
 }
 
-TEST_CASE("a wrong id in a repeated step is the sentence of an eager one, and nothing is updated") {
-  for (const bool graphs : {false, true})
-    with_engine<Policy<F32, Cuda>>({}, graphs, AdamW{}, [&](auto& world, auto& engine) {
-      for (Size step = 0; step < 5; ++step) engine.train_batch(batches_of_step(world, step, 1)).get();
-      auto batches = batches_of_step(world, 5, 1);
-      batches[0].tokens.write([](std::int32_t* host) { std::fill_n(host, rows * sequence, 1), host[3] = 99; });
-      const std::uint64_t before = print_of_state(engine);
-      std::string sentence;
-      try {
-        engine.train_batch(batches).get();
-      } catch (const Error& error) {
-        sentence = error.what();
+namespace {
+
+template <class P>
+struct ReportingModel : TinyModel<P> {
+  using TinyModel<P>::TinyModel;
+  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    const auto x = this->inside(this->tokens(ids));
+    report("mean of the last values", mean(x));
+    return cross_entropy<P>(this->tokens.logits(x), targets, this->tokens.vocabulary());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("reported numbers of repeated steps are those of eager ones") {
+  std::vector<double> numbers[2];
+  for (const bool graphs : {false, true}) {
+    using P = Policy<F32, Cuda>;
+    run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .seed = 5, .timeout_seconds = 60}, [&](World<P>& world) {
+      Engine engine(world, ReportingModel<P>(TinyConfig{}), AdamW{.lr = 1e-2}, BatchSizes{.accumulate = 2},
+                    EngineConfig{.graphs = graphs});
+      for (Size step = 0; step < 6; ++step) {
+        const StepReport report = engine.train_batch(batches_of_step(world, step, 2));
+        numbers[graphs].push_back(report.metric("mean of the last values"));
       }
-      CHECK(sentence.find("the id at position 3 is 99. ") != std::string::npos);
-      CHECK(print_of_state(engine) == before);
-      CHECK(engine.train_batch(batches_of_step(world, 6, 1))->loss > 0);
     });
+  }
+  CHECK(numbers[1] == numbers[0]);
+  CHECK(numbers[0][4] != numbers[0][5]);
 }
 
-TEST_CASE("a loss that is not finite in a repeated step is named as in an eager one") {
-  std::vector<std::string> sentences;
-  for (const bool graphs : {false, true})
-    with_engine<Policy<F32, Cuda>>({}, graphs, AdamW{}, [&](auto& world, auto& engine) {
-      for (Size step = 0; step < 5; ++step) engine.train_batch(batches_of_step(world, step, 1)).get();
-      const std::vector<double> weight(8 * 12, 3e38);
-      set_parameter(engine, "inside.down.weight", weight);
-      try {
-        engine.train_batch(batches_of_step(world, 5, 1)).get();
-      } catch (const Error& error) {
-        sentences.push_back(error.what());
-      }
-    });
-  REQUIRE(sentences.size() == 2);
-  CHECK(sentences[0] == sentences[1]);
-}
 #endif

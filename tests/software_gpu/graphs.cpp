@@ -193,7 +193,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const auto& origin = capture->knows[stream];
   for (const auto& [other, knows] : capture->knows) {
     const auto own = knows.find(other), seen = origin.find(other);
-    if (own != knows.end() && (seen == origin.end() || seen->second < own->second)) return cudaErrorStreamCaptureUnjoined;
+    if (own != knows.end() && (seen == origin.end() || seen->second < own->second))
+      return cudaErrorStreamCaptureUnjoined;
   }
   *graph = new Graph{std::make_shared<const Nodes>(std::move(capture->nodes))};
   ++captures().graphs, ++captures().counts.captured;
@@ -229,8 +230,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   if (call_fails("cudaGraphLaunch")) return cudaErrorLaunchFailure;
   if (const cudaError_t status = may_issue(stream); status != cudaSuccess) return status;
   ++captures().counts.launched;
-  for (std::size_t i = 0; i < graph->nodes->size(); ++i)
-    issue(stream, [nodes = graph->nodes, i] { (*nodes)[i](); });
+  for (std::size_t i = 0; i < graph->nodes->size(); ++i) issue(stream, [nodes = graph->nodes, i] { (*nodes)[i](); });
   return cudaSuccess;
 }
 

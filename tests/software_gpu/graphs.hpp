@@ -31,7 +31,7 @@ bool capture_work(Stream* stream, std::function<void()>& work);
 /// What a capture gives to work on a stream: an error, which ends the capture, for the null stream while another is
 /// captured, or for a capture that has ended.
 cudaError_t may_issue(Stream* stream);
-/// What a call that may wait, or allocates, gives to the calling thread. `stream`: that it waits for; null: all of them.
+/// What a call that may wait, or allocates, gives to the calling thread; with is_of_stream it waits for `stream`.
 cudaError_t may_wait(Stream* stream, bool is_of_stream);
 cudaError_t may_query(Event* event);
 

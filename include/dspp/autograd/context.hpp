@@ -77,8 +77,8 @@ struct Context {
   PerAxis<CommunicatorOf<D>*> along{};  ///< the group along each axis; null for cp: sequences are whole; for pp: none
   RandomPosition random{};
   const StepNumbers* numbers = nullptr;  ///< in the device's memory, where the launches of a step may be repeated
-  bool training = false;         ///< a training step: dropout is active
-  bool in_backward = false;      ///< a forward that runs now is a recomputation
+  bool training = false;                 ///< a training step: dropout is active
+  bool in_backward = false;              ///< a forward that runs now is a recomputation
   double expected_seed = 0;      ///< the gradient that backward gives the loss if all targets count 1; 0: not known
   CountedTargets<D> targets{};   ///< of the current forward
   List<Reported<D>> reports{};   ///< of the current forward

@@ -17,8 +17,8 @@
 namespace dspp {
 
 /// The graphs of one engine's steps, on the stream of a rank's memory. A step has parts: a graph for each micro-step,
-/// one for all that are launched alike, and one for what updates. The engine (engine/step_graphs.hpp) says how a step is
-/// issued:
+/// one for all that are launched alike, and one for what updates. The engine (engine/step_graphs.hpp) says how a step
+/// is issued:
 ///
 ///   eager      launches are noted
 ///   captured   they must be those of the last eager step, but for addresses; each part is captured, and its graph
@@ -67,7 +67,8 @@ class CudaGraphs final : LaunchWatch {
   /// Forgets graphs and notes, since what is not in the table has changed.
   void forget() noexcept;
 
-  /// The number, counted from 1, of a check in such a step: the same in micro-steps that came to it by the same launches.
+  /// The number, counted from 1, of a check in such a step: the same in micro-steps that came to it by the same
+  /// launches.
   std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
 
   /// While a part is captured.
@@ -80,16 +81,14 @@ class CudaGraphs final : LaunchWatch {
   /// The place in the table of what make(scalars of the range) gives in each step; `now` becomes what it gave first.
   template <class Make, class R>
   const R* place(const RangeSettings& range, const MatrixShape& shape, const Make& make, R& now) {
-    static_assert(std::is_trivially_copyable_v<R> && alignof(R) <= first_rule,
-                  "dspp: an optimizer's rule needs to be copied bit for bit, since kernels take it, but this one has a "
-                  "copy of its own. Capture numbers only.");
+    static_assert(std::is_trivially_copyable_v<R> && alignof(R) <= first_rule);
     static constexpr char tag = 0;
-    return reinterpret_cast<const R*>(place_bytes(
-        {&tag, range.decays, range.lr_factor, range.weight_decay, shape.rows, shape.columns}, sizeof now, &now,
-        [make, range](const UpdateScalars& of_step, void* to) {
-          const R of_range = make(scalars_of(of_step, range));
-          std::memcpy(to, &of_range, sizeof of_range);
-        }));
+    return reinterpret_cast<const R*>(
+        place_bytes({&tag, range.decays, range.lr_factor, range.weight_decay, shape.rows, shape.columns}, sizeof now,
+                    &now, [make, range](const UpdateScalars& of_step, void* to) {
+                      const R of_range = make(scalars_of(of_step, range));
+                      std::memcpy(to, &of_range, sizeof of_range);
+                    }));
   }
 
  private:

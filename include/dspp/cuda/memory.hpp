@@ -154,7 +154,7 @@ class CudaMemory final : public MemorySource {
   std::shared_ptr<std::vector<std::function<void(const CudaFault&)>>> checks_of_step_;
   std::map<const std::byte*, Size> blocks_;  // taken, and not freed
   std::vector<std::byte*> later_;            // given back while the watcher was not idle, or a step was captured
-  std::vector<std::uint64_t> ranges_;  // under way, from the outermost
+  std::vector<std::uint64_t> ranges_;        // under way, from the outermost
   std::uint64_t last_range_ = 0;
   PinnedCopies pinned_;
 };

@@ -446,8 +446,7 @@ constexpr void Engine<Model, Optimizer>::issue_step() {
   const auto scalars = step_targets_.sum_up();
   step_targets_.sum_up_reports();
   auto norm = gradient_norm<T, D>(units(), replicas(), world_.tp());
-  const StepLimits limits =
-      detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value(), graphs_.numbers());
+  const StepLimits limits = detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value(), graphs_.numbers());
   ops::judge_step<D>(world_.memory(), limits, norm.data(), scalars.data());
   norm.release();
   if (check_.due()) check_ranks(*this, check_, scalars);

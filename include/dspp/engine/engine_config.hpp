@@ -89,8 +89,7 @@ struct TrainingProgress {
 namespace detail {
 /// The limits of a step by an optimizer with state of type S. `numbers`: what has the loss scale in its place, or null.
 template <class Optimizer, class S>
-constexpr StepLimits limits_of(const EngineConfig& config, double loss_scale,
-                               const StepNumbers* numbers = nullptr) {
+constexpr StepLimits limits_of(const EngineConfig& config, double loss_scale, const StepNumbers* numbers = nullptr) {
   return {.loss_scale = numbers != nullptr ? 1 : loss_scale,
           .clip_norm = config.clip_norm,
           .largest_norm = config.largest_norm,

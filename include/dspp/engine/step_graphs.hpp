@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,9 @@ namespace dspp {
 
 /// A device that can repeat the launches of a step, by its Graphs: CudaGraphs (cuda/graphs.hpp) says what they do.
 template <class D>
-concept HasGraphs = Device<D> && requires { typename D::Graphs; };
+concept HasGraphs = Device<D> && requires {
+  typename D::Graphs;
+};
 
 namespace detail {
 [[noreturn]] void refuse_hidden_members();
@@ -29,7 +32,7 @@ namespace detail {
 template <class D>
 constexpr void check_graphs(const EngineConfig& config, [[maybe_unused]] int ranks) {
   // clang-format off
-  if (config.graphs && D::real && !HasGraphs<D>)
+  if (config.graphs && !std::is_same_v<D, PaperOf<D>> && !HasGraphs<D>)
     require(false, "dspp: EngineConfig::graphs needs a device that repeats launches, such as Cuda, but this one does not. Leave graphs out.", ErrorCode::usage);
   require(!config.graphs || ranks == 1, "dspp: EngineConfig::graphs needs a world of one rank, but this one has more: their collectives are not captured. Leave graphs out.", ErrorCode::usage,
           {{"ranks", ranks}});
@@ -92,7 +95,7 @@ void check_has_no_hidden_members(const B& batch);
 /// Cost     a repeated micro-step is a copy of its batch and of StepNumbers, and one launch; so is its update
 /// Memory   a batch; what the device's Graphs need
 template <Device D, class B>
-  requires HasGraphs<D>
+requires HasGraphs<D>
 class StepGraphs<D, B> {
  public:
   /// Of the step under way, where it may be repeated; else null.

@@ -28,11 +28,11 @@ enum class StepVerdict { update, nonfinite, spike, overflowing_square, zero_grad
 
 /// What a verdict depends on beside the gradient norm.
 struct StepLimits {
-  double loss_scale = 1;       ///< the gradient's, undone
-  double clip_norm = 0;        ///< 0: none
-  double largest_norm = 0;     ///< above it, a spike; 0: none
-  double largest_square = 0;   ///< of the norm after clipping; 0: none
-  bool zero_gradients = true;  ///< a norm of 0 updates
+  double loss_scale = 1;                 ///< the gradient's, undone
+  double clip_norm = 0;                  ///< 0: none
+  double largest_norm = 0;               ///< above it, a spike; 0: none
+  double largest_square = 0;             ///< of the norm after clipping; 0: none
+  bool zero_gradients = true;            ///< a norm of 0 updates
   const StepNumbers* numbers = nullptr;  ///< where the loss scale is; null: it is `loss_scale`
 };
 

@@ -232,9 +232,9 @@ template <class C>
 struct SeedLoss;
 struct SeedArguments {
   int replicas = 1;
-  Size micro_step = 1;      ///< of this step, counted from 1
-  double scale = 1;         ///< loss scale / (replicas x micro-steps)
-  bool plain_mean = false;  ///< the loss has a mean over elements: an error if the counted share differs
+  Size micro_step = 1;                   ///< of this step, counted from 1
+  double scale = 1;                      ///< loss scale / (replicas x micro-steps)
+  bool plain_mean = false;               ///< the loss has a mean over elements: an error if the counted share differs
   const StepNumbers* numbers = nullptr;  ///< where micro_step and scale are; null: they are these
 };
 /// (int replicas, Size micro_steps, const double* sums, const double* totals, double* scalars): the StepScalars of a
