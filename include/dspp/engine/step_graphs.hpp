@@ -108,6 +108,10 @@ class StepGraphs<D, B> {
   template <class Engine, class Batches>
   PendingReport train(Engine& engine, const Batches& batches, CallSite site) {
     if (!engine.config().graphs) return train_eagerly(engine, batches, site);
+    std::vector<const std::byte*> of_last_batch;
+    for_each_tensor(engine.guard_.kept().batch, [&](const char*, const auto& tensor) {
+      if (tensor) of_last_batch.push_back(tensor.storage().data());
+    });
     engine.finish_step();
     Otherwise unless_issued([&] {
       is_under_way_ = false;
@@ -120,7 +124,7 @@ class StepGraphs<D, B> {
     const auto end = std::end(micro_batches);
     for (auto next = std::begin(micro_batches); next != end;) {
       const B& batch = *next;
-      done == 0 ? begin(engine, batch) : require_same_extents(batch, done);
+      done == 0 ? begin(engine, batch, of_last_batch) : require_same_extents(batch, done);
       const auto end_micro_step = [&] {
         ++next;
         if (++done < accumulate) return;
@@ -146,7 +150,7 @@ class StepGraphs<D, B> {
 
  private:
   template <class Engine>
-  void begin(Engine& engine, const B& batch) {
+  void begin(Engine& engine, const B& batch, const std::vector<const std::byte*>& of_last_batch) {
     if (!graphs_) {
       check_has_no_hidden_members(batch);
       graphs_ = std::make_unique<typename D::Graphs>(engine.world().memory());
@@ -162,6 +166,8 @@ class StepGraphs<D, B> {
     others_ = extents == extents_ ? std::vector<Size>() : std::move(extents);
     way_ = is_usual && D::Graphs::may_capture() ? next_way() : StepWay::eager;
     graphs_->begin(way_, is_usual);
+    if (way_ == StepWay::captured)  // the next batch may have these
+      for (const std::byte* data : of_last_batch) engine.world().memory().leave_out(data);
     is_under_way_ = true;
   }
   /// Of a step as those before.

@@ -96,6 +96,8 @@ class Pool {
   /// that depends on which are kept alone, and none that the program beside had: it would take them again.
   void begin_trace();
   void trace(bool on);
+  /// Has it leave out the kept block with these bytes, which was the program's, if there is one.
+  void leave_out(const std::byte* data);
   /// Ends it. `used`: addresses of blocks, in order, that are used beside those that were given out.
   BlockTrace end_trace(const std::vector<const std::byte*>& used);
   /// True if what a trace took is kept, and what it used beside was not given back since.

@@ -53,6 +53,11 @@ DSPP_INLINE void Pool::trace(bool on) {
   order_kept([](const Block* a, const Block* b) { return a->data < b->data; });
 }
 
+DSPP_INLINE void Pool::leave_out(const std::byte* data) {
+  for (MemoryBlock<Pool>* block = oldest_; block; block = block->next)
+    if (block->data == data) static_cast<Block*>(block)->is_beside = true;
+}
+
 DSPP_INLINE BlockTrace Pool::end_trace(const std::vector<const std::byte*>& used) {
   if (tracing_->is_on) trace(false);
   const std::unique_ptr<Tracing> tracing = std::move(tracing_);
