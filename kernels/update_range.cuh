@@ -81,7 +81,7 @@ struct NormRule {
   __device__ void operator()(UpdateBlock<float, 1>& block) const {
     const RatedDirection<Direction>& now = of.place != nullptr ? *of.place : of.value;
     now.direction(block);
-    const auto rate = static_cast<float>(now.lr * optimizer.ratio(sqrt(sums[0]), sqrt(sums[1])));
+    const auto rate = static_cast<float>(now.lr * optimizer.ratio(::sqrt(sums[0]), ::sqrt(sums[1])));
     block.new_value[0] = block.value[0] - rate * block.new_value[0];
   }
 };
@@ -149,7 +149,7 @@ struct Normalize {
   const double* squares;
   double epsilon;
   __device__ void operator()(Size i) const {
-    const double root = sqrt(*squares);
+    const double root = ::sqrt(*squares);
     const auto norm = static_cast<float>(root > epsilon ? root : epsilon);
     y[i] = norm == 0 ? 0 : x[i] / norm;
   }

@@ -155,6 +155,16 @@ constexpr BatchOf<Model> planned_batch(const Model& model, const BatchSizes& siz
   }
 }
 
+template <class Engine>
+constexpr void take_step_on_paper(Engine& engine, const PlanOptions& options) {
+  for (Size i = 0; i < engine.sizes().accumulate; ++i) {
+    const auto batch = planned_batch(engine.model(), engine.sizes(), options, engine.world().memory());
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
+  }
+}
+
 /// One step, from the construction of engine and average on: all but what the ledger sums up at the end.
 template <class Engine>
 constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& result) {
@@ -163,13 +173,11 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   result.start_traffic = world.traffic();
   result.state = ledger.live_by_category();
   result.resident = ledger.live();
-  typename Engine::B inputs{};
-  if (options.graphs) inputs = planned_batch(engine.model(), engine.sizes(), options, ledger);
-  for (Size i = 0; i < engine.sizes().accumulate; ++i) {
-    const auto batch = planned_batch(engine.model(), engine.sizes(), options, ledger);
-    auto loss = engine.forward(batch);
-    engine.backward(loss);
-    engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
+  if (options.graphs) {
+    const auto inputs = planned_batch(engine.model(), engine.sizes(), options, ledger);
+    take_step_on_paper(engine, options);
+  } else {
+    take_step_on_paper(engine, options);
   }
   result.parameters = engine.parameter_count();
   result.replica_traffic = world.replicas().traffic().without(Purpose::check);
