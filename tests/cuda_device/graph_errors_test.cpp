@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What graphs of steps refuse, and what fails in a step that is captured or repeated: sentences, after which training goes on.
+// What graphs of steps refuse, and calls that fail in a captured or a repeated step: sentences, and training goes on.
 // labels: cuda
 #include <set>
 #include <string>

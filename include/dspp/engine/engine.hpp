@@ -225,7 +225,7 @@ class Engine {
     return detail::position_of(batch, weights_.context().random.key, steps_,
                                before * world_.data_size() + world_.data_rank(), sizes_.micro_batch);
   }
-  constexpr UpdateScalars scalars_of_update() const { return {.step = moment_steps_ + 1, .lr = learning_rate_}; }
+  constexpr UpdateScalars scalars_of_update() { return {.step = moment_steps_ + 1, .lr = learning_rate_}; }
   constexpr PendingReport act();
   constexpr void issue_step();
   constexpr void end_step(const Tensor<double, 1, D>& scalars, StepReport& report);
