@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What Offload<..., Disk> may expect of a disk: 256 MiB are written and read in blocks of 1 to 64 MiB, with 1 to 4 of
-/// them under way on 1 to 4 threads (io::BlockFile: direct transfers with headers and checksums), and the best is named.
-/// `raw` is the median rate of a loop of pread or pwrite with the same blocks and no header, in turns with it, and
-/// `share` the file's part of that.
+/// them under way on 1 to 4 threads (io::BlockFile: direct transfers with headers and checksums), and the best is
+/// named. `raw` is the median rate of a loop of pread or pwrite with the same blocks and no header, in turns with it,
+/// and `share` the file's part of that.
 ///
 /// In the folder DSPP_DISK_FOLDER, or the current one.
 #include <benchmark/benchmark.h>

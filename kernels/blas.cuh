@@ -123,6 +123,7 @@ class Blas {
     Known& known = *found->second;
     if (!known.is_supported) return false;
     if (!known.candidates.empty() && !is_capturing(work, stream)) measure(work, stream, known, p, at);
+    note_launch(work.operation, p, at);
     check_blas(work, issue(work, stream, known, known.algorithm, p, at));
     check_issued(work, stream, cudaSuccess);
     return true;
@@ -307,6 +308,7 @@ class Blas {
   explicit Blas(const std::function<void()>& = {}, MeasuredProducts = MeasuredProducts::no) {}
 
   bool multiply(const Work& work, cudaStream_t stream, const BlasProduct& p, const BlasOperands& at) {
+    note_launch(work.operation, p, at);
     check_issued(work, stream, software_gpu::blas_multiply(stream, p, at));
     return true;
   }

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include <dspp/cuda/device.hpp>
+#include <dspp/cuda/graphs.hpp>
 #include <kernels/broadcast.cuh>
 #include <kernels/cuda_pinned.cuh>
 
@@ -108,13 +111,36 @@ DSPP_CUDA_INLINE void CudaMemory::close() noexcept {
   cudaStreamDestroy(gpu::stream_of(*this));
 }
 
+namespace gpu {
+/// While it lives, the thread may allocate though it captures a stream: what is allocated is no part of the graph.
+class AllocatesInCapture {
+ public:
+  AllocatesInCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~AllocatesInCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  AllocatesInCapture(const AllocatesInCapture&) = delete;
+  AllocatesInCapture& operator=(const AllocatesInCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+}  // namespace gpu
+
 DSPP_CUDA_INLINE std::byte* CudaMemory::take(Size bytes) noexcept {
+  std::optional<gpu::AllocatesInCapture> allocates;
+  if (graphs_ && graphs_->is_capturing()) allocates.emplace();
   free_later();
-  for (const bool again : {!later_.empty(), false}) {
+  for (const bool again : {!later_.empty() && watcher_ != nullptr, false}) {
     void* memory = nullptr;
     if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) {
-      if (watcher_) watcher_->taken(static_cast<std::byte*>(memory), bytes);
-      return static_cast<std::byte*>(memory);
+      auto* const data = static_cast<std::byte*>(memory);
+      try {
+        blocks_[data] = bytes;
+      } catch (...) {
+        cudaFree(memory);
+        return nullptr;
+      }
+      if (watcher_) watcher_->taken(data, bytes);
+      return data;
     }
     cudaGetLastError();  // else a later call would give it again
     if (!again) break;
@@ -124,16 +150,40 @@ DSPP_CUDA_INLINE std::byte* CudaMemory::take(Size bytes) noexcept {
   return nullptr;
 }
 
+DSPP_CUDA_INLINE bool CudaMemory::frees_now() const noexcept {
+  return (watcher_ == nullptr || watcher_->is_idle()) && (graphs_ == nullptr || !graphs_->keeps_memory());
+}
+
 DSPP_CUDA_INLINE void CudaMemory::give(std::byte* data, Size) noexcept {
-  if (watcher_ && !watcher_->is_idle()) {
+  if (!frees_now()) {
     try {
       return later_.push_back(data);
     } catch (...) {
-      watcher_->become_idle();
+      if (watcher_) watcher_->become_idle();
     }
   }
   if (watcher_) watcher_->giving(data);
+  blocks_.erase(data);
   cudaFree(data);  // waits for what was issued before
+}
+
+DSPP_CUDA_INLINE const std::byte* CudaMemory::block_of(std::uintptr_t address) const {
+  const auto after = blocks_.upper_bound(reinterpret_cast<const std::byte*>(address));
+  if (after == blocks_.begin()) return nullptr;
+  const auto& [data, bytes] = *std::prev(after);
+  return address - reinterpret_cast<std::uintptr_t>(data) < static_cast<std::uintptr_t>(bytes) ? data : nullptr;
+}
+
+DSPP_CUDA_INLINE bool CudaMemory::is_scratch(std::uintptr_t address) const {
+  return address - reinterpret_cast<std::uintptr_t>(fault_) < static_cast<std::uintptr_t>(scratch_bytes);
+}
+
+DSPP_CUDA_INLINE void CudaMemory::require_not_captured(const char* who) const {
+  if (graphs_ == nullptr || !graphs_->is_capturing()) return;
+  const std::string last = graphs_->last_operation();
+  fail(ErrorCode::usage, "dspp: " + std::string(who) + (last.empty() ? "" : " after '" + last + "'") +
+                             " needs the host in every step, but this step is captured into a graph, which runs "
+                             "without it. Compute it on the device, or set EngineConfig::graphs = false.");
 }
 
 DSPP_CUDA_INLINE void CudaMemory::fill(std::byte* data, Size bytes, unsigned char value) noexcept {
@@ -142,16 +192,19 @@ DSPP_CUDA_INLINE void CudaMemory::fill(std::byte* data, Size bytes, unsigned cha
 
 DSPP_CUDA_INLINE void CudaMemory::zero(std::byte* to, Size bytes) {
   const cudaStream_t stream = gpu::stream_of(*this);
+  gpu::note_launch("zero", to, bytes);
   gpu::check_issued({"zero", 1, bytes}, stream, cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), stream));
 }
 
 DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
   const cudaStream_t stream = gpu::stream_of(*this);
+  gpu::note_launch("copy", to, from, bytes);
   gpu::check_issued({"copy", 1, bytes}, stream,
                     cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
 }
 
 DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
+  require_not_captured("from_host");
   const auto* const from = static_cast<const std::byte*>(host);
   for (Size at = 0; at < bytes; at += PinnedCopies::piece_bytes) {
     const Size piece = std::min(bytes - at, PinnedCopies::piece_bytes);
@@ -162,6 +215,7 @@ DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Siz
 }
 
 DSPP_CUDA_INLINE Storage<Pool> CudaMemory::new_pinned(Size bytes) {
+  require_not_captured("from_host");
   return pinned_buffer(bytes, "from_host");
 }
 
@@ -187,6 +241,7 @@ DSPP_CUDA_INLINE void CudaMemory::from_pinned(std::byte* to, Storage<Pool> from,
 }
 
 DSPP_CUDA_INLINE Storage<Pool> CudaMemory::to_pinned(const std::byte* from, Size bytes) {
+  require_not_captured("to_host");
   const gpu::Work work{"to_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   const Size fault_at = round_up(bytes, block_alignment);
@@ -212,6 +267,7 @@ DSPP_CUDA_INLINE Storage<Pool> CudaMemory::to_pinned(const std::byte* from, Size
 }
 
 DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
+  require_not_captured("to_host");
   if (bytes <= PinnedCopies::piece_bytes) {
     const Storage<Pool> pinned = to_pinned(from, bytes);
     if (bytes > 0) std::memcpy(host, pinned.data(), static_cast<std::size_t>(bytes));
@@ -240,10 +296,13 @@ DSPP_CUDA_INLINE void CudaMemory::throw_found(const CudaFault& found) {
   if (found.check == 0) return;
   const cudaStream_t stream = gpu::stream_of(*this);
   gpu::check_issued({"to_host"}, stream, cudaMemsetAsync(fault_, 0, sizeof found, stream));
+  if (found.check > first_check_of_step)
+    return (*checks_of_step_)[static_cast<std::size_t>(found.check - first_check_of_step - 1)](found);
   checks[static_cast<std::size_t>(found.check - 1)](found);
 }
 
 DSPP_CUDA_INLINE void CudaMemory::synchronize() {
+  require_not_captured("wait");
   if (!watcher_) {
     gpu::check({"wait"}, cudaStreamSynchronize(gpu::stream_of(*this)));
     return pinned_.all_done();
@@ -263,9 +322,10 @@ DSPP_CUDA_INLINE void CudaMemory::watch(CudaWatcher* watcher) {
 }
 
 DSPP_CUDA_INLINE void CudaMemory::free_later() noexcept {
-  if (later_.empty() || !watcher_->is_idle()) return;
+  if (later_.empty() || !frees_now()) return;
   for (std::byte* data : later_) {
-    watcher_->giving(data);
+    if (watcher_) watcher_->giving(data);
+    blocks_.erase(data);
     cudaFree(data);
   }
   later_.clear();
@@ -328,6 +388,7 @@ DSPP_CUDA_INLINE Size CudaMemory::free_bytes(int gpu) {
 }
 
 DSPP_CUDA_INLINE std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {
+  if (graphs_ != nullptr) return first_check_of_step + graphs_->add_check(std::move(sentence));
   checks_.push_back(std::move(sentence));
   return static_cast<std::int32_t>(checks_.size());
 }

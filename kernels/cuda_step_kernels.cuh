@@ -4,35 +4,53 @@
 
 #include <dspp/cuda/device.hpp>
 #include <kernels/counted_targets.cuh>
+#include <kernels/cuda_graphs.cuh>
 #include <kernels/cuda_memory.cuh>
 #include <kernels/squared_norm.cuh>
 #include <kernels/update_range.cuh>
 
 namespace dspp {
 
+namespace gpu {
+/// make(scalars), or its place where the launches of a step are repeated: see CudaGraphs::place.
+template <class Make>
+auto varying(CudaMemory& on, const UpdateScalars& scalars, const MatrixShape& shape, const Make& make) {
+  using R = decltype(make(scalars));
+  Varying<R> now{make(scalars)};
+  if (CudaGraphs* const graphs = on.graphs()) now.place = graphs->place(scalars.range, shape, make, now.value);
+  return now;
+}
+}  // namespace gpu
+
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
 template <class O, class T, class G>
 void Kernel<kernels::Update<O, T, G, float>, Cuda>::update(CudaMemory& on, const O& optimizer, const Range& range,
                                                            const UpdateScalars& scalars, const double* step) {
-  gpu::update_range<O::moment_count>(gpu::stream_of(on), range, optimizer.template rule<float>(scalars),
-                                     scalars.gradient_scale, step);
+  const auto rule = gpu::varying(on, scalars, {},
+                                 [optimizer](const UpdateScalars& now) { return optimizer.template rule<float>(now); });
+  gpu::update_range<O::moment_count>(gpu::stream_of(on), range, rule, scalars.gradient_scale, step);
 }
 template <class O, class T, class G>
 void Kernel<kernels::AddUpdateSquares<O, T, G, float>, Cuda>::update(CudaMemory& on, const O& optimizer,
                                                                      const Range& range, const UpdateScalars& scalars,
                                                                      const double* step, double* sums) {
   static_assert(2 * gpu::most_square_pieces <= CudaMemory::scratch_doubles);
-  gpu::add_update_squares<O::moment_count>(gpu::stream_of(on), range, optimizer.template direction<float>(scalars),
-                                           scalars.gradient_scale, step, on.scratch(), sums);
+  const auto rule = gpu::varying(
+      on, scalars, {}, [optimizer](const UpdateScalars& now) { return optimizer.template direction<float>(now); });
+  gpu::add_update_squares<O::moment_count>(gpu::stream_of(on), range, rule, scalars.gradient_scale, step, on.scratch(),
+                                           sums);
 }
 template <class O, class T, class G>
 void Kernel<kernels::UpdateByNorms<O, T, G, float>, Cuda>::update(CudaMemory& on, const O& optimizer,
                                                                   const Range& range, const UpdateScalars& scalars,
                                                                   const double* step, const double* sums) {
-  const auto direction = optimizer.template direction<float>(scalars);
-  gpu::update_range<O::moment_count>(gpu::stream_of(on), range,
-                                     gpu::NormRule<O, decltype(direction)>{direction, optimizer, scalars.lr, sums},
+  using Direction = decltype(optimizer.template direction<float>(scalars));
+  const auto direction = gpu::varying(on, scalars, {}, [optimizer](const UpdateScalars& now) {
+    return gpu::RatedDirection<Direction>{optimizer.template direction<float>(now), now.lr};
+  });
+  using Rule = gpu::NormRule<O, Direction>;
+  gpu::update_range<O::moment_count>(gpu::stream_of(on), range, gpu::Varying<Rule>{Rule{direction, optimizer, sums}},
                                      scalars.gradient_scale, step);
 }
 template <class O, class T, class G>
@@ -41,14 +59,19 @@ void Kernel<kernels::MatrixDirections<O, T, G, float>, Cuda>::update(CudaMemory&
                                                                      const double* step, float* to) {
   FlatRange<float, G, float> as_values{.gradient = range.gradient, .parameter = to, .count = range.count};
   for (int m = 0; m < O::matrix_moment_count; ++m) as_values.moments[m] = range.moments[m];
-  gpu::update_range<O::matrix_moment_count>(
-      gpu::stream_of(on), as_values, optimizer.template matrix_direction<float>(scalars), scalars.gradient_scale, step);
+  const auto rule = gpu::varying(on, scalars, {}, [optimizer](const UpdateScalars& now) {
+    return optimizer.template matrix_direction<float>(now);
+  });
+  gpu::update_range<O::matrix_moment_count>(gpu::stream_of(on), as_values, rule, scalars.gradient_scale, step);
 }
 template <class O, class T>
 void Kernel<kernels::UpdateMatrices<O, T, float>, Cuda>::update(CudaMemory& on, const O& optimizer, const Range& range,
                                                                 const UpdateScalars& scalars, const double* step,
                                                                 const MatrixShape& shape) {
-  gpu::update_range<0>(gpu::stream_of(on), range, optimizer.template matrix_rule<float>(scalars, shape), 1, step, true);
+  const auto rule = gpu::varying(on, scalars, shape, [optimizer, shape](const UpdateScalars& now) {
+    return optimizer.template matrix_rule<float>(now, shape);
+  });
+  gpu::update_range<0>(gpu::stream_of(on), range, rule, 1, step, true);
 }
 DSPP_CUDA_INLINE void Kernel<kernels::Normalize<float>, Cuda>::run(CudaMemory& on, Size count, double epsilon, float* y,
                                                                    const float* x) {

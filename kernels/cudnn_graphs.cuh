@@ -162,6 +162,7 @@ DSPP_CUDA_INLINE void CudnnAttention::run(cudaStream_t stream, const CudnnCall& 
     operands.insert(
         {{Graph::dy, const_cast<void*>(at.dy)}, {Graph::dq, at.dq}, {Graph::dk, at.dk}, {Graph::dv, at.dv}});
   }
+  note_launch(call.is_backward() ? "attention_vjp" : "attention", call, at, workspace);
   auto error = graph.graph.execute(handle_->cudnn, operands, workspace);
   detail::require_cudnn(error.is_good(), detail::name_of(call), error.get_message());
 }

@@ -9,6 +9,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/cuda/extents.hpp>
+#include <dspp/cuda/launch_watch.hpp>
 
 #if DSPP_HAS_NVCC()
 #include <cuda_bf16.h>
@@ -114,6 +115,20 @@ inline void check_issued(const Work& work, cudaStream_t stream, cudaError_t stat
   if (waits_for_work()) check(work, cudaStreamSynchronize(stream));
 }
 
+/// What hears of the launches of the calling thread, while CudaGraphs (cuda/graphs.hpp) notes a step; else null.
+inline LaunchWatch*& launch_watch() {
+  static thread_local LaunchWatch* watch = nullptr;
+  return watch;
+}
+/// Tells it of a launch that does not go through launch() below.
+template <class... A>
+void note_launch(const char* operation, const A&... arguments) {
+  if (launch_watch() == nullptr) return;
+  ArgumentDigest digest(*launch_watch(), operation);
+  (digest.add(arguments), ...);
+  digest.note();
+}
+
 /// Launches `blocks` blocks on `stream`; none is a launch that does nothing.
 ///
 /// Throws   Error(state) with the operation and its extents if CUDA refuses, or if an earlier launch had failed
@@ -130,6 +145,7 @@ void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cu
   c.blockDim = dim3(static_cast<unsigned>(block.x), static_cast<unsigned>(block.y));
   c.dynamicSmemBytes = static_cast<std::size_t>(block.shared_bytes);
   c.stream = stream;
+  note_launch(work.operation, reinterpret_cast<const void*>(kernel), blocks, block, static_cast<P>(arguments)...);
   check_issued(work, stream, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
 }
 

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(256, 3)
     rest /= at.extents[d];
     stride *= at.global[d];
   }
-  PhiloxStream stream = at.stream;
+  PhiloxStream stream = at.stream_of_step();
   stream.sample += rest;
   const auto factor = static_cast<float>(at.factor);
   std::uint32_t bits[dropout_packs][V];

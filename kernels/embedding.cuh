@@ -161,8 +161,10 @@ void embedding_backward(cudaStream_t stream, Size count, Size rows, Size n, G* i
                         const std::int32_t* ids, Size first_row, const EmbeddingScratch& scratch) {
   const Work work{"embedding_backward", count, n};
   require_32_bits({"embedding_backward", count, rows});  // positions and keys
-  if (write == Write::overwrite)
+  if (write == Write::overwrite) {
+    note_launch("zero", into, rows, n);
     check_issued(work, stream, cudaMemsetAsync(into, 0, static_cast<std::size_t>(rows * n) * sizeof(G), stream));
+  }
   if (count == 0 || n == 0) return;
   launch(work, embedding_keys_kernel<256>, blocks_for(count, 256), {256}, stream, count, rows, ids, first_row,
          scratch.keys, scratch.positions);

@@ -41,6 +41,7 @@ inline void sort_pairs(cudaStream_t stream, Size count, int key_bits, const std:
                        std::uint32_t* sorted_keys, const std::int32_t* values, std::int32_t* sorted_values,
                        void* workspace, Size workspace_bytes) {
   auto bytes = static_cast<std::size_t>(workspace_bytes);
+  note_launch("sort_pairs", count, key_bits, keys, sorted_keys, values, sorted_values, workspace, workspace_bytes);
   check_issued({"sort_pairs", 1, count}, stream,
                detail::sort(workspace, bytes, count, key_bits, keys, sorted_keys, values, sorted_values, stream));
 }

@@ -48,6 +48,15 @@ __device__ inline int find_segment(const Segment* segments, int count, Size elem
   return first;
 }
 
+/// The rule with what it has in the device's memory, if it has some there.
+template <class Rule>
+__device__ inline Rule loaded_rule(const Rule& rule) {
+  if constexpr (requires { rule.loaded(); })
+    return rule.loaded();
+  else
+    return rule;
+}
+
 /// rule(settings, gradient, value, moments...) of each element.
 ///
 /// Bytes     AdamW with bf16 parameters and gradients: 30 an element
@@ -59,6 +68,7 @@ __global__ void __launch_bounds__(256) update_kernel(Rule rule, Shard<T, G> shar
   const Size begin = (static_cast<Size>(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   if (begin >= shard.count) return;
   float* const values = shard.values;
+  const Rule own = loaded_rule(rule);
   Segment settings = shard.common;
   int at = 0;
   Size end = shard.count;  // of the settings
@@ -77,7 +87,7 @@ __global__ void __launch_bounds__(256) update_kernel(Rule rule, Shard<T, G> shar
     float moments[max_moments] = {};
     DSPP_UNROLL
     for (int k = 0; k < Rule::moment_count; ++k) moments[k] = m[k][v];
-    rule(settings, g[v] * scale, p[v], moments);
+    own(settings, g[v] * scale, p[v], moments);
     DSPP_UNROLL
     for (int k = 0; k < Rule::moment_count; ++k) m[k][v] = moments[k];
   };

@@ -14,15 +14,17 @@
 #include <kernels/each.cuh>
 #include <kernels/reduce.cuh>
 #include <kernels/update.cuh>
+#include <kernels/varying.cuh>
 
 namespace dspp::gpu {
 
-/// A rule of UpdateBlocks for update.cuh, whose settings are in the rule.
+/// A rule of UpdateBlocks for update.cuh, whose settings are in the rule. A kernel takes loaded(), once.
 template <int Moments, class R>
 struct BlockRule {
   static constexpr int moment_count = Moments;
-  R rule;
+  Varying<R> rule;
 
+  __device__ BlockRule loaded() const { return {{rule.get()}}; }
   __device__ void operator()(const Segment&, float gradient, float& value, float (&moments)[max_moments]) const {
     const float before = value;
     UpdateBlock<float, 1> block;
@@ -34,7 +36,7 @@ struct BlockRule {
       block.moments[m] = &moments[m];
       block.new_moments[m][0] = moments[m];
     }
-    rule(block);
+    rule.value(block);
     value = block.new_value[0];
     DSPP_UNROLL
     for (int m = 0; m < Moments; ++m) moments[m] = block.new_moments[m][0];
@@ -55,24 +57,31 @@ Shard<T, G> shard_of(const FlatRange<T, G, float>& range, double gradient_scale)
 
 /// Gradients are scaled by `step`'s gradient_scale, or by `gradient_scale` if step is null or `unscaled` is set.
 template <int Moments, class T, class G, class R>
-void update_range(cudaStream_t stream, const FlatRange<T, G, float>& range, const R& rule, double gradient_scale,
-                  const double* step, bool unscaled = false) {
+void update_range(cudaStream_t stream, const FlatRange<T, G, float>& range, const Varying<R>& rule,
+                  double gradient_scale, const double* step, bool unscaled = false) {
   Shard<T, G> shard = shard_of<Moments>(range, gradient_scale);
   shard.unscaled = unscaled;
   launch_update("update", stream, BlockRule<Moments, R>{rule}, shard, step);
 }
 
+/// A direction and the learning rate of a step.
+template <class Direction>
+struct RatedDirection {
+  Direction direction;
+  double lr;
+};
+
 /// The rule of a direction whose length depends on norms: `sums` as of add_update_squares.
 template <class O, class Direction>
 struct NormRule {
-  Direction direction;
+  Varying<RatedDirection<Direction>> of;
   O optimizer;
-  double lr;
   const double* sums;
 
   __device__ void operator()(UpdateBlock<float, 1>& block) const {
-    direction(block);
-    const auto rate = static_cast<float>(lr * optimizer.ratio(sqrt(sums[0]), sqrt(sums[1])));
+    const RatedDirection<Direction>& now = of.place != nullptr ? *of.place : of.value;
+    now.direction(block);
+    const auto rate = static_cast<float>(now.lr * optimizer.ratio(::sqrt(sums[0]), ::sqrt(sums[1])));
     block.new_value[0] = block.value[0] - rate * block.new_value[0];
   }
 };
@@ -90,13 +99,14 @@ template <int Threads, int Moments, class R, class T, class G>
 __global__ void __launch_bounds__(Threads)
     update_squares_kernel(BlockRule<Moments, R> rule, Shard<T, G> shard, const double* step, double* pieces) {
   const float scale = step != nullptr ? static_cast<float>(step[StepScalars::gradient_scale]) : shard.scale;
+  const auto own = rule.loaded();
   double of_values = 0, of_updates = 0;
   for (Size i = static_cast<Size>(blockIdx.x) * Threads + threadIdx.x; i < shard.count;
        i += static_cast<Size>(gridDim.x) * Threads) {
     float value = shard.values[i], moments[max_moments] = {};
     for (int m = 0; m < Moments; ++m) moments[m] = shard.moments[m][i];
     of_values += static_cast<double>(value) * static_cast<double>(value);
-    rule(Segment{}, to_float(shard.gradient[i]) * scale, value, moments);
+    own(Segment{}, to_float(shard.gradient[i]) * scale, value, moments);
     of_updates += static_cast<double>(value) * static_cast<double>(value);
   }
   of_values = reduce_block(of_values, Plus{}, 0.0);
@@ -120,8 +130,8 @@ struct AddPairs {
 };
 
 template <int Moments, class T, class G, class R>
-void add_update_squares(cudaStream_t stream, const FlatRange<T, G, float>& range, const R& rule, double gradient_scale,
-                        const double* step, double* scratch, double* sums) {
+void add_update_squares(cudaStream_t stream, const FlatRange<T, G, float>& range, const Varying<R>& rule,
+                        double gradient_scale, const double* step, double* scratch, double* sums) {
   const Work work{"add_update_squares", 1, range.count};
   Shard<T, G> shard = shard_of<Moments>(range, gradient_scale);
   if constexpr (std::is_same_v<T, float>)
@@ -139,7 +149,7 @@ struct Normalize {
   const double* squares;
   double epsilon;
   __device__ void operator()(Size i) const {
-    const double root = sqrt(*squares);
+    const double root = ::sqrt(*squares);
     const auto norm = static_cast<float>(root > epsilon ? root : epsilon);
     y[i] = norm == 0 ? 0 : x[i] / norm;
   }

@@ -4,7 +4,9 @@
 
 #include <dspp/cuda/device.hpp>
 #include <dspp/cuda/extents.hpp>
+#include <dspp/cuda/graphs.hpp>
 #include <dspp/cuda/kernels.hpp>
+#include <dspp/cuda/launch_watch.hpp>
 #include <dspp/cuda/library.hpp>
 #include <dspp/cuda/like_gpus.hpp>
 #include <dspp/cuda/memory.hpp>

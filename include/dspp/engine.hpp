@@ -15,4 +15,5 @@
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/profiling.hpp>
 #include <dspp/engine/source_batches.hpp>
+#include <dspp/engine/step_graphs.hpp>
 #include <dspp/engine/weight_average.hpp>

@@ -35,6 +35,7 @@
 #include <dspp/ops/select.hpp>
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/softmax.hpp>
+#include <dspp/ops/step_numbers.hpp>
 #include <dspp/ops/step_verdict.hpp>
 #include <dspp/ops/sum_and_norm.hpp>
 #include <dspp/ops/swiglu.hpp>

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <dspp/tensor/block.hpp>
+#include <dspp/tensor/block_trace.hpp>
 #include <dspp/tensor/category.hpp>
 #include <dspp/tensor/device.hpp>
 #include <dspp/tensor/ledger.hpp>
 #include <dspp/tensor/pool.hpp>
+#include <dspp/tensor/pool_trace.hpp>
 #include <dspp/tensor/shape.hpp>
 #include <dspp/tensor/tensor.hpp>
 #include <dspp/tensor/timeline_range.hpp>

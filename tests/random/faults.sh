@@ -78,7 +78,7 @@ F64 | zero/sharded_state.hpp | range.moments[i] = state.moments[i].data_from(at)
 F64, Tp<2> muon | zero/update_matrices.hpp | return ops::transpose(of_ranks, {1, 0, 2}).reshape(whole); | return of_ranks.reshape(whole);
 F64, Tp<2> lamb | zero/update_by_norms.hpp | add(cut ? tp.size() : 1, 2 * count, | add(1 + 0 * cut, 2 * count,
 F32 bits | engine/engine.hpp | .lr = learning_rate_} | .lr = learning_rate_ * (replicas().rule().optimizer_is_split() ? 1.000001 : 1)}
-F16 bits | engine/engine.hpp | (config_, scale_.value()) | (config_, replicas().rule().values_are_split() ? 1 : scale_.value())
+F16 bits | engine/engine.hpp | (config_, scale_.value(), graphs_ | (config_, replicas().rule().values_are_split() ? 1 : scale_.value(), graphs_
 Bf16 bits | zero/sharded_state.hpp | write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)); | (write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)), replicas_->rule().values_are_split() ? master.fill({}) : void());
 F64 | autograd/reductions.hpp | if (divisor != 1) one = ops::scale(std::move(one), 1 / divisor); | (void)divisor;
 F64, Tp<2> | autograd/reductions.hpp | const double parts = is_cut_along<typename W::tp, dimension> ? parts_of(x) : 1; | const double parts = 1;
@@ -106,7 +106,7 @@ F64, Tp<2>, SequenceParallel | models/grouped_attention.hpp | kv(redistribute<Re
 F64 own | models/grouped_attention.hpp | kv(redistribute<Replicate>(other.values)), extras...)); | kv(redistribute<Replicate>(Hidden<P>(other.values.value(), x.tape()))), extras...));
 F64 | optim/schedule.hpp | return max_momentum - (max_momentum - min_momentum) * scale(iteration); | return max_momentum - (max_momentum - min_momentum) * scale(iteration - 1);
 F64 | optim/schedule.hpp | return min_lr * (1 + step_rate * (staircase | return min_lr * (1 + step_rate * (!staircase
-F64 | engine/engine.hpp | check_optimizer(optimizer), optimizer_ = optimizer; } | check_optimizer(optimizer), optimizer_ = steps_ > 0 ? optimizer_ : optimizer; }
+F64 | engine/engine.hpp | check_optimizer(optimizer), optimizer_ = optimizer, | check_optimizer(optimizer), optimizer_ = steps_ > 0 ? optimizer_ : optimizer,
 F64 sources | data/batch_stream.hpp | return config.first_sample + (config.first_step + steps) * global_batch(); | return (config.first_sample / global_batch() + config.first_step + steps) * global_batch();
 F64 sources | engine/blend.hpp | data::seed_of_stream(seed, k), number, samples); | data::seed_of_stream(seed, k), position, samples);
 F64 sources | data/blend_order.hpp | std::copy_n(taken.begin() + entry * sources, sources, now.taken.begin()); | std::copy_n(taken.begin() + 0 * entry, sources, now.taken.begin());

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include <software_gpu/block.hpp>
+#include <software_gpu/graphs.hpp>
 #include <software_gpu/runtime.hpp>
 
 #define __global__

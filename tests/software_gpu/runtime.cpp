@@ -21,6 +21,8 @@
 
 #include <dspp/base/error.hpp>
 
+#include <software_gpu/graphs.hpp>
+
 namespace dspp::software_gpu {
 
 struct Event {};
@@ -234,6 +236,7 @@ void issue_when(Stream* stream, std::function<bool()> may, std::function<void()>
     device().failed_call = call;
     work = [] { throw WorkFailed(); };
   }
+  if (stream != nullptr && !may && capture_work(stream, work)) return;
   s.queue.push_back({std::move(work), nullptr, nullptr, std::move(may)});
   if (random_below(8) == 0 && may_run(s)) step(s);  // hardware may be early, too
 }
@@ -356,7 +359,7 @@ Live live() {
   const auto mine = turn();
   const Device& d = device();
   return {static_cast<int>(d.live.size() + d.pinned.size()), static_cast<int>(d.streams.size()) - 1,
-          static_cast<int>(d.events.size())};
+          static_cast<int>(d.events.size()), live_graphs()};
 }
 
 }  // namespace dspp::software_gpu
@@ -385,6 +388,17 @@ const char* cudaGetErrorString(cudaError_t status) {
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureMerge: return "operation would result in a merge of separate capture sequences";
+    case cudaErrorStreamCaptureUnmatched: return "capture was not ended in the same stream as it began";
+    case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
+    case cudaErrorStreamCaptureImplicit:
+      return "operation would make the legacy stream depend on a capturing blocking stream";
+    case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
+    case cudaErrorStreamCaptureWrongThread:
+      return "attempt to terminate a thread-local capture sequence from another thread";
   }
   return "unknown error";
 }
@@ -465,6 +479,7 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   const auto mine = turn();
   Device& d = device();
   const std::size_t whole = page + round_to_page(bytes) + page;
+  if (const cudaError_t status = may_wait(nullptr, false); status != cudaSuccess) return status;
   if (call_fails("cudaMalloc") || bytes > d.limit || d.used + whole > arena_bytes) return cudaErrorMemoryAllocation;
   d.limit -= bytes;
   char* const start = d.base + d.used;
@@ -487,6 +502,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  if (const cudaError_t status = may_wait(nullptr, false); status != cudaSuccess) return status;
   drain_gpu();
   const auto mine = turn();
   Device& d = device();
@@ -519,6 +535,7 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaMallocHost(void** to, std::size_t bytes) {
   const auto mine = turn();
   if (call_fails("cudaMallocHost")) return cudaErrorMemoryAllocation;
+  if (const cudaError_t status = may_wait(nullptr, false); status != cudaSuccess) return status;
   *to = std::aligned_alloc(page, round_to_page(std::max<std::size_t>(bytes, 1)));
   std::memset(*to, poison, bytes);
   device().pinned[static_cast<char*>(*to)] = bytes;
@@ -530,6 +547,7 @@ cudaError_t cudaFreeHost(void* memory) {
   Device& d = device();
   const auto found = d.pinned.find(static_cast<char*>(memory));
   if (found == d.pinned.end()) return memory == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+  if (const cudaError_t status = may_wait(nullptr, false); status != cudaSuccess) return status;
   for (const auto& [at, under_way] : d.copies_of_pinned)
     dspp::require(at != found->first || under_way.expired(),
                   "dspp: a copy needs its pinned memory until it ran, but it is freed before. Wait for its event.",
@@ -574,6 +592,7 @@ void issue_pinned(cudaStream_t stream, char* base, void* to, const void* from, s
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const auto mine = turn();
   if (call_fails("cudaMemcpyAsync")) return cudaErrorLaunchFailure;
+  if (const cudaError_t status = may_issue(stream); status != cudaSuccess) return status;
   if (bytes == 0) return cudaSuccess;
   if (is_device_memory(to) != (kind != cudaMemcpyDeviceToHost) ||
       is_device_memory(from) != (kind != cudaMemcpyHostToDevice))
@@ -598,6 +617,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream) {
   if (call_fails("cudaMemsetAsync")) return cudaErrorLaunchFailure;
+  if (const cudaError_t status = may_issue(stream); status != cudaSuccess) return status;
   issue(stream, [to, byte, bytes] { std::memset(to, byte, bytes); });
   return cudaSuccess;
 }
@@ -621,6 +641,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (call_fails("cudaStreamSynchronize")) return cudaErrorLaunchFailure;
+  if (const cudaError_t status = may_wait(stream, true); status != cudaSuccess) return status;
   drain(stream_or_null(stream));
   return late_error();
 }
@@ -628,6 +649,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const auto mine = turn();
   if (call_fails("cudaStreamQuery")) return cudaErrorLaunchFailure;
+  if (const cudaError_t status = may_wait(stream, true); status != cudaSuccess) return status;
   Stream& s = stream_or_null(stream);
   if (s.queue.empty()) return late_error();
   if (all_wait()) return cudaErrorNotReady;
@@ -638,12 +660,14 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (const cudaError_t status = may_wait(nullptr, false); status != cudaSuccess) return status;
   drain_gpu();
   return late_error();
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto mine = turn();
+  if (const cudaError_t status = may_query(event); status != cudaSuccess) return status;
   return *device().events[event] ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -662,6 +686,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const auto mine = turn();
   device().events.erase(event);
+  forget_event(event);
   delete event;
   return cudaSuccess;
 }
@@ -670,6 +695,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto mine = turn();
   if (call_fails("cudaEventRecord")) return cudaErrorLaunchFailure;
+  if (const Captured captured = capture_record(event, stream); captured.is_done) return captured.status;
   auto occurrence = std::make_shared<bool>(false);
   device().events[event] = occurrence;
   stream_or_null(stream).queue.push_back({nullptr, occurrence, nullptr});
@@ -680,6 +706,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const auto mine = turn();
   if (call_fails("cudaStreamWaitEvent")) return cudaErrorLaunchFailure;
   if (++waits == left_out_wait) return cudaSuccess;
+  if (const Captured captured = capture_wait(stream, event); captured.is_done) return captured.status;
   stream_or_null(stream).queue.push_back({nullptr, nullptr, device().events[event]});
   return cudaSuccess;
 }

@@ -27,6 +27,15 @@ enum cudaError_t {
   cudaErrorUnsupportedPtxVersion = 222,
   cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorStreamCaptureImplicit = 906,
+  cudaErrorCapturedEvent = 907,
+  cudaErrorStreamCaptureWrongThread = 908,
 };
 
 namespace dspp::software_gpu {
@@ -74,9 +83,11 @@ int leave_out_wait(int number);
 void limit_memory(std::size_t bytes);
 bool launch_fails();
 bool call_fails(const char* name);
+/// As in graphs.hpp.
+cudaError_t may_issue(Stream* stream);
 /// What was made and not yet ended.
 struct Live {
-  int allocations = 0, streams = 0, events = 0;
+  int allocations = 0, streams = 0, events = 0, graphs = 0;
   bool operator==(const Live&) const = default;
 };
 Live live();
@@ -183,6 +194,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...)
   if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || threads == 0 || threads > 1024 ||
       !dspp::software_gpu::may_share(reinterpret_cast<const void*>(kernel), c->dynamicSmemBytes))
     return cudaErrorInvalidConfiguration;
+  if (const cudaError_t status = dspp::software_gpu::may_issue(c->stream); status != cudaSuccess) return status;
   std::function<void()> call = [=] { kernel(arguments...); };
   dspp::software_gpu::issue(c->stream, [grid = c->gridDim, block = c->blockDim, bytes = c->dynamicSmemBytes, call] {
     dspp::software_gpu::run_grid(

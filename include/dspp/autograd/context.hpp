@@ -12,6 +12,7 @@
 #include <dspp/comm/recorder.hpp>
 #include <dspp/mesh/axis.hpp>
 #include <dspp/ops/attention_kernels.hpp>
+#include <dspp/ops/step_numbers.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -75,8 +76,9 @@ struct Context {
   Memory<D>* memory = nullptr;
   PerAxis<CommunicatorOf<D>*> along{};  ///< the group along each axis; null for cp: sequences are whole; for pp: none
   RandomPosition random{};
-  bool training = false;         ///< a training step: dropout is active
-  bool in_backward = false;      ///< a forward that runs now is a recomputation
+  const StepNumbers* numbers = nullptr;  ///< in the device's memory, where the launches of a step may be repeated
+  bool training = false;                 ///< a training step: dropout is active
+  bool in_backward = false;              ///< a forward that runs now is a recomputation
   double expected_seed = 0;      ///< the gradient that backward gives the loss if all targets count 1; 0: not known
   CountedTargets<D> targets{};   ///< of the current forward
   List<Reported<D>> reports{};   ///< of the current forward

@@ -20,6 +20,7 @@
 #include <dspp/engine/profiling.hpp>
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/source_batches.hpp>
+#include <dspp/engine/step_graphs.hpp>
 #include <dspp/engine/step_report.hpp>
 #include <dspp/engine/token_samples.hpp>
 #include <dspp/io.hpp>

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <dspp/cuda/graphs.hpp>
 #include <dspp/cuda/kernels.hpp>
 #include <dspp/cuda/library.hpp>
 #include <dspp/cuda/memory.hpp>
@@ -24,6 +25,7 @@ struct Cuda {
   static constexpr bool synchronous = false;
   using Memory = Pool;
   using Imitated = Cuda;
+  using Graphs = CudaGraphs;  ///< that repeat an engine's steps: see HasGraphs
 
   template <class T>
   static void fill(Pool& pool, T* y, Size count, T value);

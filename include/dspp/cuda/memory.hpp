@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ struct CudaFault {
   std::int64_t position = 0;  ///< where
   double a = 0, b = 0;        ///< values
 };
+
+class CudaGraphs;
 
 /// Takes part in the waits of a CudaMemory: a transport that must be polled while the host waits, since its operations
 /// end only if other ranks come.
@@ -94,6 +97,20 @@ class CudaMemory final : public MemorySource {
   /// Registers a check, whose kernel writes a CudaFault of that number if it finds one; `sentence` then throws.
   std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
 
+  /// While the launches of a step are noted or captured: see CudaGraphs. Null: they are not.
+  CudaGraphs* graphs() const { return graphs_; }
+  void set_graphs(CudaGraphs* graphs) { graphs_ = graphs; }
+  /// Where the checks of such a step are registered, which its graphs keep: they have numbers of their own.
+  void set_checks_of_step(std::shared_ptr<std::vector<std::function<void(const CudaFault&)>>> checks) {
+    checks_of_step_ = std::move(checks);
+  }
+  /// The block that was taken from CUDA and has this address in it, or null.
+  const std::byte* block_of(std::uintptr_t address) const;
+  /// True for an address of fault() or scratch().
+  bool is_scratch(std::uintptr_t address) const;
+  /// Frees what was given back while that was not possible.
+  void free_later() noexcept;
+
   /// The GPUs that this process sees.
   static int gpus();
   /// "NVIDIA H100 80GB HBM3 of compute capability 9.0 with 132 multiprocessors"
@@ -117,8 +134,12 @@ class CudaMemory final : public MemorySource {
   std::shared_ptr<void>& library() { return library_; }
 
  private:
+  static constexpr std::int32_t first_check_of_step = 1 << 24;
+
   void close() noexcept;
-  void free_later() noexcept;
+  bool frees_now() const noexcept;
+  /// Throws   Error(usage) for what the host reads or writes while a graph is captured
+  void require_not_captured(const char* who) const;
   /// A pinned buffer, once the copies under way are done if it is not there before.
   Storage<Pool> pinned_buffer(Size bytes, const char* who);
   void throw_found(const CudaFault& found);
@@ -129,8 +150,11 @@ class CudaMemory final : public MemorySource {
   std::vector<std::function<void(const CudaFault&)>> checks_;
   std::shared_ptr<void> library_;
   CudaWatcher* watcher_ = nullptr;
-  std::vector<std::byte*> later_;      // given back while the watcher was not idle
-  std::vector<std::uint64_t> ranges_;  // under way, from the outermost
+  CudaGraphs* graphs_ = nullptr;
+  std::shared_ptr<std::vector<std::function<void(const CudaFault&)>>> checks_of_step_;
+  std::map<const std::byte*, Size> blocks_;  // taken, and not freed
+  std::vector<std::byte*> later_;            // given back while the watcher was not idle, or a step was captured
+  std::vector<std::uint64_t> ranges_;        // under way, from the outermost
   std::uint64_t last_range_ = 0;
   PinnedCopies pinned_;
 };

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <iterator>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -23,6 +22,7 @@
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/rank_check.hpp>
 #include <dspp/engine/remedies.hpp>
+#include <dspp/engine/step_graphs.hpp>
 #include <dspp/engine/step_report.hpp>
 #include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/weights.hpp>
@@ -87,7 +87,9 @@ class Engine {
   /// The same with a caller's micro-step: up to `accumulate` of one step may be between forward and backward, and their
   /// backwards run in any order that is the same on every rank.
   constexpr MicroStep<D, B> micro_step() { return MicroStep<D, B>(this, weights_.context(), inventory().count()); }
-  constexpr Loss<P> forward(MicroStep<D, B>& micro, const B& batch, CallSite site = CallSite::here());
+  constexpr Loss<P> forward(MicroStep<D, B>& micro, const B& batch, CallSite site = CallSite::here()) {
+    return forward_on(micro, batch, batch, site);
+  }
   constexpr void backward(MicroStep<D, B>& micro, const Loss<P>& loss, CallSite site = CallSite::here());
   /// Updates at the accumulation boundary only. If it throws, nothing is updated and the step's gradients are
   /// discarded. On a device that is not synchronous this issues the step, and what it throws is thrown where it is
@@ -197,7 +199,9 @@ class Engine {
   constexpr const EngineConfig& config() const { return config_; }
   constexpr const Optimizer& optimizer() const { return optimizer_; }
   /// Other hyper-parameters from the next step on, the same on every rank; the learning rate stays.
-  constexpr void set_optimizer(const Optimizer& optimizer) { check_optimizer(optimizer), optimizer_ = optimizer; }
+  constexpr void set_optimizer(const Optimizer& optimizer) {
+    check_optimizer(optimizer), optimizer_ = optimizer, graphs_.forget();
+  }
   /// This rank's shard of the optimizer state.
   constexpr ShardedState<T, D>& state() { return finish_step(), state_; }
   constexpr Replicas<T, D>& replicas() { return weights_.replicas(); }
@@ -212,7 +216,16 @@ class Engine {
   static constexpr double value_of(const Loss<P>& loss) { return static_cast<double>(loss.value().item()); }
 
  private:
+  friend class detail::StepGraphs<D, B>;
   constexpr void set_up();
+  /// forward() of a batch from tensors that hold the same.
+  constexpr Loss<P> forward_on(MicroStep<D, B>& micro, const B& inputs, const B& batch, CallSite site);
+  /// The position of a batch before which `before` others of its rank were in the step.
+  constexpr RandomPosition position_of_forward(const B& batch, Size before) const {
+    return detail::position_of(batch, weights_.context().random.key, steps_,
+                               before * world_.data_size() + world_.data_rank(), sizes_.micro_batch);
+  }
+  constexpr UpdateScalars scalars_of_update() { return {.step = moment_steps_ + 1, .lr = learning_rate_}; }
   constexpr PendingReport act();
   constexpr void issue_step();
   constexpr void end_step(const Tensor<double, 1, D>& scalars, StepReport& report);
@@ -254,6 +267,7 @@ class Engine {
   std::uint64_t run_ = 0;
   detail::FiniteGuard<D, B> guard_;
   detail::StepInFlight<D> step_;
+  detail::StepGraphs<D, B> graphs_;
   AtRunTime<io::CheckpointLocks> checkpoint_locks_;
 };
 
@@ -275,6 +289,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       check_(config.check_ranks, world.size()) {
   detail::check_settings(optimizer, sizes, config);
   detail::check_loss_scale<T>(config);
+  detail::check_graphs<D>(config, world.size());
   detail::Otherwise unless_set_up([this] { forget_remedies(); });
   detail::with_sentence("Engine", [&] { set_up(); });
   unless_set_up.cancel();
@@ -313,7 +328,7 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   finish_step();
-  drop_step();
+  drop_step(), graphs_.forget();
   for (Unit<T, D>* unit : units())
     for (Bucket<T, D>& b : unit->buckets()) state_.clear_moments(b);
   steps_ = steps;
@@ -328,7 +343,7 @@ template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress) {
   check_learning_rate(progress.learning_rate);
   finish_step();
-  drop_step();
+  drop_step(), graphs_.forget();
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
   weights_.context().random.key = {progress.seed};
@@ -340,8 +355,8 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
 }
 
 template <class Model, class Optimizer>
-constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroStep<D, B>& micro, const B& batch,
-                                                                         CallSite site) {
+constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward_on(MicroStep<D, B>& micro, const B& inputs,
+                                                                            const B& batch, CallSite site) {
   micro.require_engine(this);
   finish_step();
   state_.settle();
@@ -352,19 +367,19 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   abandon(micro);
   Context<D>& context = micro.context_;
   const detail::Training training(context.training);
-  const Size before = forwards_++ * world_.data_size() + world_.data_rank();
-  context.random = detail::position_of(batch, weights_.context().random.key, steps_, before, sizes_.micro_batch);
+  context.random = position_of_forward(batch, forwards_++);
+  context.numbers = graphs_.numbers();
   context.targets.clear(), context.reports.clear();
-  context.expected_seed = seed_of_all();
+  context.expected_seed = context.numbers && needs_loss_scale<T> ? 0 : seed_of_all();
   guard_.before_forward();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   micro.counts_uses_ = true;
   micro.keep(batch);
   if (check_.due()) micro.input_ = print_of(batch, context.random.first_sample);
   auto loss = detail::with_sentence("forward", site, [&] {
-    return weights_.rooted().within(micro.tape_, [&] { return weights_.loss_of(micro.tape_, batch); });
+    return weights_.rooted().within(micro.tape_, [&] { return weights_.loss_of(micro.tape_, inputs); });
   });
-  micro.targets_ = counts_of(context.targets, batch, loss.value(), P::cp);
+  micro.targets_ = counts_of(context.targets, inputs, loss.value(), P::cp);
   context.targets.of_terms.clear();
   std::swap(micro.reports_, context.reports);
   loss.counted = Scalar<double, D>::view(micro.targets_.storage(), TargetCounts::counted, {});
@@ -395,7 +410,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   if (micro_steps_ == 0) step_targets_.begin(micro.targets_);
   const CountedTargets<D>& reported = micro.context_.targets;
   if (check_.due()) check_.note(micro_steps_, std::move(micro.input_), micro.reports_, reported.all_count);
-  auto seed = step_targets_.add(micro.targets_, loss.value(), seed_of_all(), reported);
+  auto seed = step_targets_.add(micro.targets_, loss.value(), seed_of_all(), reported, micro.context_.numbers);
   step_targets_.add_reports(micro.reports_, micro.targets_);
   micro.reports_.clear(), micro.targets_ = {};
   guard_.before_backward(micro.suspect_, micro_steps_ + 1);
@@ -433,13 +448,12 @@ constexpr void Engine<Model, Optimizer>::issue_step() {
   const auto scalars = step_targets_.sum_up();
   step_targets_.sum_up_reports();
   auto norm = gradient_norm<T, D>(units(), replicas(), world_.tp());
-  ops::judge_step<D>(world_.memory(), detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value()), norm.data(),
-                     scalars.data());
+  const StepLimits limits = detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value(), graphs_.numbers());
+  ops::judge_step<D>(world_.memory(), limits, norm.data(), scalars.data());
   norm.release();
   if (check_.due()) check_ranks(*this, check_, scalars);
-  const UpdateScalars of_update{.step = moment_steps_ + 1, .lr = learning_rate_};
   state_.in_step(world_.all(), scalars, [&] {
-    update_units<T, D>(units(), optimizer_, state_, of_update, scalars.data(), world_.tp());
+    update_units<T, D>(units(), optimizer_, state_, scalars_of_update(), scalars.data(), world_.tp());
   });
   step_.begin(this, scalars, scale_.value());
   undo.cancel();
@@ -477,20 +491,8 @@ template <class Model, class Optimizer>
 template <class Batches>
 constexpr PendingReport Engine<Model, Optimizer>::train_batch(const Batches& batches, CallSite site) {
   if (micro_steps_ != 0) detail::refuse_begun(micro_steps_);
-  PendingReport report;
   Undo undo{this};
-  const auto& micro_batches = detail::as_batches<B>(batches);
-  const auto end = std::end(micro_batches);
-  for (auto next = std::begin(micro_batches); next != end;) {
-    const B& batch = *next;
-    auto loss = forward(batch, site);
-    backward(loss, site);
-    ++next;
-    if (micro_steps_ < sizes_.accumulate) continue;
-    if (next != end) detail::refuse_micro_batches(sizes_.accumulate, "more");
-    report = step(site);  // while the batch and its loss are still held, as in a loop of the three verbs
-  }
-  if (!report.acted()) detail::refuse_micro_batches(sizes_.accumulate, "fewer");
+  PendingReport report = graphs_.train(*this, batches, site);
   undo.cancel();
   return report;
 }

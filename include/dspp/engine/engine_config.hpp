@@ -23,6 +23,7 @@ struct EngineConfig {
   ParameterGroups groups{};      ///< of parameters with rates or decay of their own, or frozen (nn/parameter_group.hpp)
   Size check_ranks = 100;        ///< steps between checks that ranks agree (rank_check.hpp); 0: no check
   OffloadConfig offload{};       ///< of what the policy offloads
+  bool graphs = false;  ///< train_batch repeats the launches of a step, on a device with graphs: see step_graphs.hpp
 };
 
 /// Throws   Error(usage) for numbers out of range
@@ -88,14 +89,15 @@ struct TrainingProgress {
 };
 
 namespace detail {
-/// The limits of a step by an optimizer with state of type S.
+/// The limits of a step by an optimizer with state of type S. `numbers`: what has the loss scale in its place, or null.
 template <class Optimizer, class S>
-constexpr StepLimits limits_of(const EngineConfig& config, double loss_scale) {
-  return {.loss_scale = loss_scale,
+constexpr StepLimits limits_of(const EngineConfig& config, double loss_scale, const StepNumbers* numbers = nullptr) {
+  return {.loss_scale = numbers != nullptr ? 1 : loss_scale,
           .clip_norm = config.clip_norm,
           .largest_norm = config.largest_norm,
           .largest_square = most_moments<Optimizer>() > 0 ? largest_square<S> : 0,
-          .zero_gradients = config.zero_gradients};
+          .zero_gradients = config.zero_gradients,
+          .numbers = numbers};
 }
 }  // namespace detail
 

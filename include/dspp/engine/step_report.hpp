@@ -102,6 +102,7 @@ class StepInFlight {
   }
 
   constexpr explicit operator bool() const { return static_cast<bool>(scalars_); }
+  constexpr const Scalars& scalars() const { return scalars_; }
   /// Allocates, before a step is issued, what it needs in flight. finish_step(engine) is called where its report is
   /// read.
   constexpr void prepare([[maybe_unused]] void (*finish_step)(void* engine)) {

@@ -116,18 +116,20 @@ class StepTargets {
   }
 
   /// Adds a micro-batch of this rank; returns the seed of its backward, scale c / n, or NaN for a loss that is not
-  /// finite, which makes every gradient NaN on all ranks, even one that would be finite.
+  /// finite, which makes every gradient NaN on all ranks, even one that would be finite. `numbers`: what has the scale
+  /// in its place; null: nothing.
   ///
   /// Throws   Error(usage), now or when the host next synchronizes, for a loss with a mean over elements if c / p
   ///          differs between micro-batches; now, for a mean_over_samples in some micro-steps only
   template <class C>
   constexpr Scalar<C, D> add(const Tensor<double, 1, D>& counts, const Scalar<C, D>& loss, double scale,
-                             const CountedTargets<D>& reported) {
+                             const CountedTargets<D>& reported, const StepNumbers* numbers = nullptr) {
     if (micro_steps_ > 0 && reported.all_count != all_count_) detail::refuse_other_mean();
     all_count_ = reported.all_count;
     ++micro_steps_;
     auto seed = Scalar<C, D>::uninitialized({}, *memory_, Category::activations, "loss seed");
-    const kernels::SeedArguments arguments{replicas_->size(), micro_steps_, scale, reported.plain_mean};
+    kernels::SeedArguments arguments{replicas_->size(), micro_steps_, scale, reported.plain_mean, numbers};
+    if (numbers != nullptr) arguments.micro_step = 0, arguments.scale = 0;  // they have these
     launch<kernels::SeedLoss<C>, D>(*memory_, arguments, static_cast<const double*>(counts.data()),
                                     static_cast<const C*>(loss.data()), sums_.data(), seed.data());
     return seed;
@@ -176,6 +178,14 @@ class StepTargets {
       });
     sums_of_reports_.release();
     return means;
+  }
+
+  /// What was reported in a step, to be that of another which a device repeats.
+  constexpr const List<Metric>& reported() const { return reported_; }
+  constexpr const Storage<Memory<D>>& sums_of_reports() const { return sums_of_reports_.storage(); }
+  constexpr void set_reported(const List<Metric>& reported, Storage<Memory<D>> sums) {
+    reported_ = reported;
+    sums_of_reports_ = Tensor<double, 1, D>::view(std::move(sums), 0, shape(static_cast<Size>(max_reports)));
   }
 
   /// The StepScalars of all replicas' targets so far, the same on every replica: among them the mean loss, and the

@@ -89,10 +89,12 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
     fail(ErrorCode::state,
          "dspp: a Dropout needs to be named by its layer's visit(), but it was reached without. Add it.");
   const auto& context = x.tape().context();
+  const bool is_relative = context.numbers != nullptr;  // they have step and sample
   ops::DropoutSite where{.key = context.random.key,
-                         .step = context.random.step,
+                         .step = is_relative ? 0 : context.random.step,
                          .site = static_cast<std::uint32_t>(site.number),
-                         .first_sample = context.random.first_sample};
+                         .first_sample = is_relative ? 0 : context.random.first_sample,
+                         .numbers = context.numbers};
   const Size samples = x[0] * (shard_dimension<state_of<X>> == 0 ? context.along.tp->size() : 1);
   if (context.random.samples > 0 && samples != context.random.samples)
     fail(ErrorCode::shape,

@@ -29,6 +29,7 @@ struct DropoutSite {
   std::uint32_t site = 0;
   Size first_sample = 0;  ///< the global number of the batch's first sample
   DropoutWindow window{};
+  const StepNumbers* numbers = nullptr;  ///< what is added to step and first_sample; null: nothing
 };
 
 /// y = x / (1 - probability) where the element is kept, else 0; x: [batch, ...]. The element's number is its row-major
@@ -56,7 +57,8 @@ constexpr Tensor<T, Rank, D> dropout(Tensor<T, Rank, D> x, double probability, c
                                .samples = extents[0],
                                .dimensions = Rank - 1,
                                .threshold = static_cast<std::uint32_t>(probability * 0x1p32),
-                               .factor = 1 / (1 - probability)};
+                               .factor = 1 / (1 - probability),
+                               .numbers = site.numbers};
   for (int d = 0; d < Rank - 1; ++d) {
     at.extents[d] = extents[d + 1];
     at.global[d] = window.global[d];

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include <dspp/base/types.hpp>
+#include <dspp/ops/step_numbers.hpp>
 
 namespace dspp {
 
@@ -27,11 +28,12 @@ enum class StepVerdict { update, nonfinite, spike, overflowing_square, zero_grad
 
 /// What a verdict depends on beside the gradient norm.
 struct StepLimits {
-  double loss_scale = 1;       ///< the gradient's, undone
-  double clip_norm = 0;        ///< 0: none
-  double largest_norm = 0;     ///< above it, a spike; 0: none
-  double largest_square = 0;   ///< of the norm after clipping; 0: none
-  bool zero_gradients = true;  ///< a norm of 0 updates
+  double loss_scale = 1;                 ///< the gradient's, undone
+  double clip_norm = 0;                  ///< 0: none
+  double largest_norm = 0;               ///< above it, a spike; 0: none
+  double largest_square = 0;             ///< of the norm after clipping; 0: none
+  bool zero_gradients = true;            ///< a norm of 0 updates
+  const StepNumbers* numbers = nullptr;  ///< where the loss scale is; null: it is `loss_scale`
 };
 
 /// The places of a micro-batch's counts in a device's memory, each a double.
@@ -71,19 +73,20 @@ DSPP_HOST_DEVICE constexpr bool updates(const double* step) {
   return step == nullptr || step[StepScalars::verdict] == static_cast<double>(StepVerdict::update);
 }
 
+/// How one parameter's range is updated, as its layer and its group say.
+struct RangeSettings {
+  bool decays = true;        ///< takes part in weight decay
+  double lr_factor = 1;      ///< of the step's learning rate
+  double weight_decay = -1;  ///< in place of the optimizer's; below 0: the optimizer's
+};
+
 /// What an update depends on beside the range.
 struct UpdateScalars {
   Size step = 1;              ///< counts from 1
   double lr = 0;              ///< from the schedule, or else the optimizer
   double gradient_scale = 1;  ///< the factor of gradients; that of the step's StepScalars where there are some
   bool decay = true;          ///< whether weight decay applies to the range
-};
-
-/// How one parameter's range is updated, as its layer and its group say.
-struct RangeSettings {
-  bool decays = true;        ///< takes part in weight decay
-  double lr_factor = 1;      ///< of the step's learning rate
-  double weight_decay = -1;  ///< in place of the optimizer's; below 0: the optimizer's
+  RangeSettings range{};      ///< those of the range, which lr and decay have in them
 };
 
 /// The extents of a whole parameter.
@@ -95,6 +98,7 @@ struct MatrixShape {
 constexpr UpdateScalars scalars_of(UpdateScalars scalars, const RangeSettings& range) {
   scalars.lr *= range.lr_factor;
   scalars.decay = range.decays;
+  scalars.range = range;
   return scalars;
 }
 

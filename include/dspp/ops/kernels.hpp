@@ -13,6 +13,7 @@
 #include <dspp/ops/attention_kernels.hpp>
 #include <dspp/ops/flat_range.hpp>
 #include <dspp/ops/gelu_form.hpp>
+#include <dspp/ops/step_numbers.hpp>
 #include <dspp/ops/write.hpp>
 #include <dspp/tensor/kernel.hpp>
 
@@ -231,9 +232,10 @@ template <class C>
 struct SeedLoss;
 struct SeedArguments {
   int replicas = 1;
-  Size micro_step = 1;      ///< of this step, counted from 1
-  double scale = 1;         ///< loss scale / (replicas x micro-steps)
-  bool plain_mean = false;  ///< the loss has a mean over elements: an error if the counted share differs
+  Size micro_step = 1;                   ///< of this step, counted from 1
+  double scale = 1;                      ///< loss scale / (replicas x micro-steps)
+  bool plain_mean = false;               ///< the loss has a mean over elements: an error if the counted share differs
+  const StepNumbers* numbers = nullptr;  ///< where micro_step and scale are; null: they are these
 };
 /// (int replicas, Size micro_steps, const double* sums, const double* totals, double* scalars): the StepScalars of a
 /// step's targets. totals: {loss * counted, counted} over all replicas.
@@ -300,6 +302,13 @@ struct DropoutArguments {
   Size extents[8] = {}, global[8] = {}, origin[8] = {};
   std::uint32_t threshold = 0;
   double factor = 1;
+  const StepNumbers* numbers = nullptr;  ///< what is added to the stream's step and sample; null: nothing
+
+  DSPP_HOST_DEVICE constexpr PhiloxStream stream_of_step() const {
+    PhiloxStream of_step = stream;
+    if (numbers != nullptr) of_step.step += numbers->random_step, of_step.sample += numbers->first_sample;
+    return of_step;
+  }
 };
 /// (DropoutArguments, T* y, const T* x). y may be x.
 template <class T>

@@ -20,6 +20,7 @@ struct PlanOptions {
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
   ParameterGroups groups{};             ///< as in EngineConfig
   bool average = false;                 ///< true if a WeightAverage is kept
+  bool graphs = false;                  ///< as in EngineConfig: a batch more, which repeated steps read
   Coordinates rank{};  ///< the rank to plan: ranks differ by the rounding of uneven all-reduces, under Muon by matrices
 };
 
@@ -156,6 +157,16 @@ constexpr BatchOf<Model> planned_batch(const Model& model, const BatchSizes& siz
   }
 }
 
+template <class Engine>
+constexpr void take_step_on_paper(Engine& engine, const PlanOptions& options) {
+  for (Size i = 0; i < engine.sizes().accumulate; ++i) {
+    const auto batch = planned_batch(engine.model(), engine.sizes(), options, engine.world().memory());
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
+  }
+}
+
 /// One step, from the construction of engine and average on: all but what the ledger sums up at the end.
 template <class Engine>
 constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& result) {
@@ -164,11 +175,11 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   result.start_traffic = world.traffic();
   result.state = ledger.live_by_category();
   result.resident = ledger.live();
-  for (Size i = 0; i < engine.sizes().accumulate; ++i) {
-    const auto batch = planned_batch(engine.model(), engine.sizes(), options, ledger);
-    auto loss = engine.forward(batch);
-    engine.backward(loss);
-    engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
+  if (options.graphs) {
+    const auto inputs = planned_batch(engine.model(), engine.sizes(), options, ledger);
+    take_step_on_paper(engine, options);
+  } else {
+    take_step_on_paper(engine, options);
   }
   result.parameters = engine.parameter_count();
   const auto& store = engine.state().store();

@@ -74,6 +74,8 @@ class Storage {
   }
 
  private:
+  friend Memory;  // takes a block again
+
   constexpr const MemoryBlock<Memory>& block() const {
     if (block_ == nullptr) detail::refuse_without_block();
     return *block_;

@@ -16,6 +16,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/profiler.hpp>
 #include <dspp/tensor/block.hpp>
+#include <dspp/tensor/block_trace.hpp>
 
 namespace dspp {
 
@@ -91,6 +92,23 @@ class Pool {
   /// Returns the kept blocks to the system.
   void trim() noexcept;
 
+  /// Begins a trace, which notes what is given out between trace(true) and trace(false). There, blocks come in an order
+  /// that depends on which are kept alone, and none that the program beside had: it would take them again.
+  void begin_trace();
+  void trace(bool on);
+  /// Has it leave out the kept block with these bytes, which was the program's, if there is one.
+  void leave_out(const std::byte* data);
+  /// Ends it. `used`: addresses of blocks, in order, that are used beside those that were given out.
+  BlockTrace end_trace(const std::vector<const std::byte*>& used);
+  /// True if what a trace took is kept, and what it used beside was not given back since.
+  bool may_repeat(const BlockTrace& trace) const;
+  /// Raises the peaks as if the trace's blocks were given out once more, and keeps them from others until end_repeat.
+  void begin_repeat(const BlockTrace& trace);
+  void end_repeat(const BlockTrace& trace) noexcept;
+  TracedBlock traced(const Storage<Pool>& storage) const;
+  /// Gives out a kept block of a trace as it was given out there.
+  Storage<Pool> take_again(const TracedBlock& traced);
+
   /// Hears of all work in this memory; null: nothing does. It outlives the Pool, or is taken away before its end.
   Profiler* profiler() const { return profiler_; }
   void set_profiler(Profiler* profiler) { profiler_ = profiler; }
@@ -114,7 +132,7 @@ class Pool {
   struct Block;
   /// All blocks of one capacity, and those of them that are kept.
   struct SizeClass {
-    Block* kept = nullptr;
+    Block *kept = nullptr, *last = nullptr;  // those of traces are the last
     Size blocks = 0;
   };
   using SizeClasses = std::map<Size, SizeClass>;
@@ -122,10 +140,16 @@ class Pool {
     SizeClasses::iterator size_class{};
     Block* above = nullptr;  // the next kept one of its class
     Block* below = nullptr;
+    std::uint64_t use = 0, trace = 0;  // the numbers of its last use, and of the last trace that has it; 0: none has
+    bool is_beside = false;            // given back during a trace that does not have it
 
     Size capacity() const { return size_class->first; }
   };
 
+  bool is_beside(const Block& block) const { return tracing_ && block.trace != traces_; }
+  template <class Less>
+  void order_kept(Less less);
+  void begin_use(Block* block, Size bytes, Category category, const char* label);
   Block* acquire(Size bytes);
   Block* larger_kept(SizeClasses::iterator from, Size bytes);
   Block* create(Size bytes);
@@ -143,7 +167,15 @@ class Pool {
   Size slack_ = 0;  // bytes of blocks in use beyond those requested
   MemorySource* source_;
   Profiler* profiler_ = nullptr;
-  std::uint64_t numbers_ = 0;
+  std::uint64_t numbers_ = 0, uses_ = 0, traces_ = 0, traced_returned_ = 0;
+  struct Tracing {
+    BlockTrace trace{};
+    Size live = 0, peak = 0;  // at its begin, as those below
+    CategoryBytes live_by{}, peaks{}, at_peak{};
+    bool is_on = false;
+    std::vector<Block*> beside{};  // while it is on, not in the lists of kept ones
+  };
+  std::unique_ptr<Tracing> tracing_;
   bool poisons_ = false;
   MemoryBlock<Pool>* first_ = nullptr;
   MemoryBlock<Pool>*oldest_ = nullptr, *newest_ = nullptr;             // of the kept blocks, in order of freeing
@@ -202,18 +234,26 @@ DSPP_INLINE MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const c
     fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
   Block* block = acquire(size);
   if (!block) fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
-  static_cast<MemoryBlock<Pool>&>(*block) = {block->data, size, category, 0, this, label, nullptr, nullptr};
+  begin_use(block, size, category, label);
   fill_with_poison(*block);
-  slack_ += block->capacity() - size;
+  return block;
+}
+
+DSPP_INLINE void Pool::begin_use(Block* block, Size bytes, Category category, const char* label) {
+  static_cast<MemoryBlock<Pool>&>(*block) = {block->data, bytes, category, 0, this, label, nullptr, nullptr};
+  block->use = ++uses_, block->is_beside = false;
+  slack_ += block->capacity() - bytes;
   link(block);
-  live_[category] += size;
-  live_total_ += size;
+  live_[category] += bytes;
+  live_total_ += bytes;
   peaks_[category] = std::max(peaks_[category], live_[category]);
   if (live_total_ > peak_) {
     peak_ = live_total_;
     at_peak_ = live_;
   }
-  return block;
+  if (!tracing_ || !tracing_->is_on) return;
+  block->trace = traces_;
+  tracing_->trace.taken.push_back(block);
 }
 
 DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
@@ -223,6 +263,13 @@ DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
   slack_ -= block->capacity() - block->bytes;
+  block->is_beside = is_beside(*block);
+  if (block->is_beside && tracing_->is_on) {
+    try {
+      return tracing_->beside.push_back(block);
+    } catch (...) {  // the trace may take it
+    }
+  }
   keep(block);
 }
 
@@ -273,11 +320,12 @@ DSPP_INLINE void Pool::make_room(Size bytes, Size most) noexcept {
 }
 
 DSPP_INLINE void Pool::keep(Block* block) noexcept {
-  Block*& top = block->size_class->second.kept;
-  block->below = top;
-  block->above = nullptr;
-  if (top) top->above = block;
-  top = block;
+  SizeClass& of = block->size_class->second;
+  const bool is_last = block->trace != 0;
+  block->below = is_last ? nullptr : of.kept;
+  block->above = is_last ? of.last : nullptr;
+  (block->above ? block->above->below : of.kept) = block;
+  (block->below ? block->below->above : of.last) = block;
   block->previous = newest_;
   block->next = nullptr;
   (newest_ ? newest_->next : oldest_) = block;
@@ -285,8 +333,9 @@ DSPP_INLINE void Pool::keep(Block* block) noexcept {
 }
 
 DSPP_INLINE Pool::Block* Pool::take_kept(Block* block) noexcept {
-  (block->above ? block->above->below : block->size_class->second.kept) = block->below;
-  if (block->below) block->below->above = block->above;
+  SizeClass& of = block->size_class->second;
+  (block->above ? block->above->below : of.kept) = block->below;
+  (block->below ? block->below->above : of.last) = block->above;
   (block->previous ? block->previous->next : oldest_) = block->next;
   (block->next ? block->next->previous : newest_) = block->previous;
   return block;
@@ -294,6 +343,7 @@ DSPP_INLINE Pool::Block* Pool::take_kept(Block* block) noexcept {
 
 DSPP_INLINE void Pool::destroy(Block* kept) noexcept {
   const auto size_class = take_kept(kept)->size_class;
+  if (kept->trace != 0) ++traced_returned_;
   if (source_)
     source_->give(kept->data, std::max(size_class->first, block_alignment));
   else
@@ -357,3 +407,5 @@ DSPP_INLINE std::string Pool::map_of_memory(Size requested, Category category, c
 #endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp
+
+#include <dspp/tensor/pool_trace.hpp>

@@ -148,12 +148,14 @@ DSPP_HOST_DEVICE bool Kernel<kernels::SeedLoss<C>, Cpu>::give(const kernels::See
   sums[StepSums::own_counted] += counted;
   const double share = counted / (nominal / static_cast<double>(of.replicas));
   const auto mean = static_cast<double>(*loss);
-  *seed = static_cast<C>(of.scale * share);
+  const double scale = of.numbers != nullptr ? of.numbers->seed : of.scale;
+  *seed = static_cast<C>(scale * share);
   if (mean - mean == 0) return true;
   constexpr auto nan = static_cast<C>(__builtin_nan(""));
   *seed = nan;
   if (sums[StepSums::bad_micro_step] > 0) return true;
-  sums[StepSums::bad_loss] = mean, sums[StepSums::bad_micro_step] = static_cast<double>(of.micro_step);
+  const Size micro_step = of.numbers != nullptr ? of.numbers->micro_step : of.micro_step;
+  sums[StepSums::bad_loss] = mean, sums[StepSums::bad_micro_step] = static_cast<double>(micro_step);
   return true;
 }
 

@@ -51,7 +51,7 @@ template <class T>
 void Kernel<kernels::Dropout<T>, Cpu>::run(const kernels::DropoutArguments& at, T* y, const T* x) {
   using namespace cpu;
   const int dimensions = at.dimensions;
-  const PhiloxStream stream = at.stream;
+  const PhiloxStream stream = at.stream_of_step();
   const auto factor = static_cast<Compute<T>>(at.factor);
   Size rows = at.samples;
   for (int d = 0; d < dimensions - 1; ++d) rows *= at.extents[d];

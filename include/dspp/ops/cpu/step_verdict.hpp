@@ -13,10 +13,11 @@ template <>
 struct Kernel<kernels::JudgeStep, Cpu> {
   DSPP_HOST_DEVICE static void run(const StepLimits& limits, const double* norm, double* scalars) {
     const double correction = scalars[StepScalars::correction];
-    const double unscaled = *norm / limits.loss_scale * correction;
+    const double loss_scale = limits.numbers != nullptr ? limits.numbers->loss_scale : limits.loss_scale;
+    const double unscaled = *norm / loss_scale * correction;
     const double clipped = clip_coefficient(unscaled, limits.clip_norm);
     scalars[StepScalars::gradient_norm] = unscaled;
-    scalars[StepScalars::gradient_scale] = clipped / limits.loss_scale * correction;
+    scalars[StepScalars::gradient_scale] = clipped / loss_scale * correction;
     scalars[StepScalars::verdict] =
         static_cast<double>(verdict(limits, scalars[StepScalars::targets], unscaled, clipped));
   }
