@@ -190,8 +190,8 @@ TEST_CASE("an estimate of wrong numbers is an error") {
         "too. Ask zero3.");
   for (const Size largest : {0, 3})
     CHECK(sentence_of([&] { DeepSpeedEstimate{.parameters = 2, .largest_layer = largest}.zero3(); }) ==
-          "dspp: DeepSpeedEstimate::zero3 needs a largest layer of at least one parameter and at most all, but it has "
-          "another number (largest_layer " +
+          "dspp: DeepSpeedEstimate::zero3 needs a largest layer of one parameter up to all, but got another "
+          "(largest_layer " +
               std::to_string(largest) + ", parameters 2). Set largest_layer.");
   const std::string too_many =
       "dspp: an estimate needs bytes that 63 bits can count, but it has more. Correct the numbers of parameters and "
@@ -207,17 +207,18 @@ TEST_CASE("an estimate that a plan does not have is an error") {
   Plan plan;
   plan.facts.zero_stage = 1;
   CHECK(sentence_of([&] { deepspeed_estimate(plan); }) ==
-        "dspp: deepspeed_estimate needs a plan of ZeRO stage 2 or 3, but DeepSpeed has no estimate for this one's "
-        "(stage 1). Ask has_deepspeed_estimate(plan) before.");
+        "dspp: deepspeed_estimate needs a plan of ZeRO stage 2 or 3, but got another (stage 1). Ask "
+        "has_deepspeed_estimate(plan) before.");
   plan.facts.zero_stage = 2;
-  CHECK(sentence_of([&] { deepspeed_estimate(plan, {.nodes = 2}); }) ==
-        "dspp: deepspeed_estimate needs nodes that divide the plan's replicas, but they do not (nodes 2, replicas 1). "
-        "Set EstimateOptions::nodes.");
-  CHECK(sentence_of([&] { comparison_of(plan, {.nodes = 0}); }) ==
-        "dspp: comparison_of needs nodes that divide the plan's replicas, but they do not (nodes 0, replicas 1). Set "
-        "EstimateOptions::nodes.");
+  for (const int nodes : {0, 2}) {
+    const std::string sentence =
+        "dspp: an estimate needs nodes that divide the plan's replicas, but they do not (nodes " +
+        std::to_string(nodes) + ", replicas 1). Set EstimateOptions::nodes.";
+    CHECK(sentence_of([&] { deepspeed_estimate(plan, {.nodes = nodes}); }) == sentence);
+    CHECK(sentence_of([&] { comparison_of(plan, {.nodes = nodes}); }) == sentence);
+  }
   plan.facts.values = ElementType::f64;
   CHECK(sentence_of([&] { megatron_estimate(plan); }) ==
-        "dspp: megatron_estimate needs a plan under F32, Bf16 or F16, but Megatron-LM's table has no row for this "
-        "one's precision. Ask has_megatron_estimate(plan) before.");
+        "dspp: megatron_estimate needs a plan under F32, Bf16 or F16, but got another. Ask has_megatron_estimate(plan) "
+        "before.");
 }

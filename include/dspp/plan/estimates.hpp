@@ -32,17 +32,17 @@ struct DeepSpeedEstimate {
   bool zero_init = true;  ///< of stage 3: the model is constructed in shards
   double additional_buffer_factor = 1.5;
 
-  /// offload     device       host
-  /// nothing     2P + 18P/gm  4P g f
-  /// optimizer   2P           max(4gm, 16) P f
+  /// offload     device         host
+  /// nothing     2P + 18P/(gm)  4P g f
+  /// optimizer   2P             max(4gm, 16) P f
   ///
   /// Throws   Error(usage) for a number below 1, and for parameters that are offloaded, which stage 3 alone does
   constexpr EstimatedBytes zero2() const;
 
-  /// offload                    device       host, with zero_init   without it
-  /// nothing                    4L + 18P/gm  4L g f                 4P g f
-  /// optimizer                  4L + 2P/gm   16P/m f                max(4g, 16/m) P f
-  /// optimizer and parameters   4L           18P/m f                max(4g, 18/m) P f
+  /// offload                    device         host, with zero_init   without it
+  /// nothing                    4L + 18P/(gm)  4L g f                 4P g f
+  /// optimizer                  4L + 2P/(gm)   16P/m f                max(4g, 16/m) P f
+  /// optimizer and parameters   4L             18P/m f                max(4g, 18/m) P f
   ///
   /// Throws   Error(usage) for a number below 1, and for a largest layer of more than all parameters
   constexpr EstimatedBytes zero3() const;
@@ -85,13 +85,13 @@ constexpr bool has_deepspeed_estimate(const Plan& plan);
 /// not know tensor parallelism: under Tp<n> P is one rank's part, and its n parts share the host's memory. Frozen
 /// parameters count as trained ones.
 ///
-/// Throws   Error(usage) for a stage without an estimate, and for nodes that do not divide the ranks
+/// Throws   Error(usage) for a stage without an estimate, and for nodes that do not divide the replicas
 constexpr EstimatedBytes deepspeed_estimate(const Plan& plan, const EstimateOptions& options = {});
 
 /// True if Megatron-LM's table has the plan's precision: F32, Bf16 and F16.
 constexpr bool has_megatron_estimate(const Plan& plan);
-/// Megatron-LM's for one rank's part of the plan's model, whatever the gradients' type; with the distributed optimizer
-/// from stage 1 on (its table has no other stage), whose data degree counts Cp, too.
+/// Megatron-LM's for one rank's part of the plan's model, with nothing offloaded and whatever the gradients' type; with
+/// the distributed optimizer from stage 1 on (its table has no other stage), whose data degree counts Cp, too.
 ///
 /// Throws   Error(usage) for another precision
 constexpr MegatronEstimate megatron_estimate(const Plan& plan);
@@ -132,7 +132,7 @@ constexpr EstimatedBytes DeepSpeedEstimate::zero2() const {
 constexpr EstimatedBytes DeepSpeedEstimate::zero3() const {
   detail::check_estimate(*this);
   // clang-format off
-  require(largest_layer > 0 && largest_layer <= parameters, "dspp: DeepSpeedEstimate::zero3 needs a largest layer of at least one parameter and at most all, but it has another number. Set largest_layer.", ErrorCode::usage,
+  require(largest_layer > 0 && largest_layer <= parameters, "dspp: DeepSpeedEstimate::zero3 needs a largest layer of one parameter up to all, but got another. Set largest_layer.", ErrorCode::usage,
           {{"largest_layer", largest_layer}, {"parameters", parameters}});
   // clang-format on
   const double p = static_cast<double>(parameters), layer = 4 * static_cast<double>(largest_layer);
@@ -172,11 +172,20 @@ constexpr double MegatronEstimate::bytes_per_parameter() const {
 
 constexpr Size MegatronEstimate::bytes() const {
   detail::check_estimate(*this);
-  detail::estimated(20 * static_cast<double>(parameters));
+  detail::estimated(20 * static_cast<double>(parameters));  // no more than can be counted
   const auto [replicated, divided] = detail::megatron_bytes(types);
   const Size ranks = distributed_optimizer ? data : 1;
   return replicated * parameters + round_up(divided * parameters, ranks) / ranks;
 }
+
+namespace detail {
+constexpr void check_nodes(const PlanFacts& facts, const EstimateOptions& options) {
+  // clang-format off
+  require(options.nodes > 0 && facts.replicas % options.nodes == 0, "dspp: an estimate needs nodes that divide the plan's replicas, but they do not. Set EstimateOptions::nodes.", ErrorCode::usage,
+          {{"nodes", options.nodes}, {"replicas", facts.replicas}});
+  // clang-format on
+}
+}  // namespace detail
 
 constexpr bool has_deepspeed_estimate(const Plan& plan) {
   return plan.facts.zero_stage >= 2;
@@ -186,11 +195,10 @@ constexpr EstimatedBytes deepspeed_estimate(const Plan& plan, const EstimateOpti
   const PlanFacts& facts = plan.facts;
   const int parts = facts.ranks / facts.replicas;
   // clang-format off
-  require(has_deepspeed_estimate(plan), "dspp: deepspeed_estimate needs a plan of ZeRO stage 2 or 3, but DeepSpeed has no estimate for this one's. Ask has_deepspeed_estimate(plan) before.", ErrorCode::usage,
+  require(has_deepspeed_estimate(plan), "dspp: deepspeed_estimate needs a plan of ZeRO stage 2 or 3, but got another. Ask has_deepspeed_estimate(plan) before.", ErrorCode::usage,
           {{"stage", facts.zero_stage}});
-  require(options.nodes > 0 && facts.replicas % options.nodes == 0, "dspp: deepspeed_estimate needs nodes that divide the plan's replicas, but they do not. Set EstimateOptions::nodes.", ErrorCode::usage,
-          {{"nodes", options.nodes}, {"replicas", facts.replicas}});
   // clang-format on
+  detail::check_nodes(plan.facts, options);
   const DeepSpeedEstimate estimate{
       .parameters = facts.rank_parameters,
       .largest_layer = facts.largest_parameter,
@@ -210,7 +218,7 @@ constexpr bool has_megatron_estimate(const Plan& plan) {
 constexpr MegatronEstimate megatron_estimate(const Plan& plan) {
   const PlanFacts& facts = plan.facts;
   // clang-format off
-  require(has_megatron_estimate(plan), "dspp: megatron_estimate needs a plan under F32, Bf16 or F16, but Megatron-LM's table has no row for this one's precision. Ask has_megatron_estimate(plan) before.");
+  require(has_megatron_estimate(plan), "dspp: megatron_estimate needs a plan under F32, Bf16 or F16, but got another. Ask has_megatron_estimate(plan) before.");
   // clang-format on
   return {.parameters = facts.rank_parameters,
           .types = facts.values == ElementType::f32   ? MegatronTypes::fp32

@@ -90,10 +90,7 @@ inline std::string comparison_of(const Plan& plan, const EstimateOptions& option
                shown ? readable_bytes(host) : ""});
   };
   const PlanFacts& facts = plan.facts;
-  // clang-format off
-  require(options.nodes > 0 && facts.replicas % options.nodes == 0, "dspp: comparison_of needs nodes that divide the plan's replicas, but they do not. Set EstimateOptions::nodes.", ErrorCode::usage,
-          {{"nodes", options.nodes}, {"replicas", facts.replicas}});
-  // clang-format on
+  detail::check_nodes(facts, options);
   add("dspp, at the peak", plan.peak, plan.host * (facts.ranks / options.nodes));
   add("dspp, between steps", plan.resident, 0);
   add("dspp, states and gradients", plan.states_and_gradients(), 0);
