@@ -8,6 +8,7 @@
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/recompute.hpp>
 #include <dspp/observe/table.hpp>
+#include <dspp/plan/estimates.hpp>
 #include <dspp/plan/plan.hpp>
 
 using namespace dspp;
@@ -50,10 +51,14 @@ int main() {
   hold_standard_streams();
   Table table(
       {"GPT-2 XL on 64 ranks, GB of one rank", "state", "activations", "peak", "data axis", "tensor axis", "TFLOP"});
+  Table estimates({"the same, GB of states and gradients", "dspp", "DeepSpeed's estimate", "Megatron-LM's formula"});
   const auto add = [&](const char* name, const Plan& plan) {
     table.add({name, gigabytes(plan.resident), gigabytes(plan.at_peak[Category::activations]), gigabytes(plan.peak),
                gigabytes(plan.replica_traffic.total()), gigabytes(plan.traffic_along.tp.total()),
                teraflops(plan.flops())});
+    estimates.add({name, gigabytes(plan.states_and_gradients()),
+                   has_deepspeed_estimate(plan) ? gigabytes(deepspeed_estimate(plan).device) : "none",
+                   gigabytes(megatron_estimate(plan).bytes())});
   };
   add("Zero<0>", paper<Plain>());
   add("Zero<2>", paper<Sharded>());
@@ -61,6 +66,6 @@ int main() {
   add("Zero<3>, blocks recomputed", recomputed);
   add("Zero<2>, Tp<8>, SequenceParallel", paper<Split>());
   add("Zero<2>, Tp<8>, SequenceParallel, recomputed", paper<Split, Again<Split>>());
-  std::fputs(table.text().c_str(), stdout);
+  std::printf("%s\n%s", table.text().c_str(), estimates.text().c_str());
   return output_status("compare_strategies");
 }

@@ -2,5 +2,6 @@
 /// Floor 13: strategies on paper: memory, operations and traffic of a step.
 #pragma once
 
+#include <dspp/plan/estimates.hpp>
 #include <dspp/plan/plan.hpp>
 #include <dspp/plan/table.hpp>

@@ -24,6 +24,17 @@ struct PlanOptions {
   Coordinates rank{};  ///< the rank to plan: ranks differ by the rounding of uneven all-reduces, under Muon by matrices
 };
 
+/// What a plan was made for, in numbers: what estimates take (plan/estimates.hpp).
+struct PlanFacts {
+  int ranks = 1;     ///< along all axes
+  int replicas = 1;  ///< along Data and Cp, over which ZeRO shards
+  int zero_stage = 0;
+  ElementType values = ElementType::f32;
+  Tier optimizer_tier = Tier::device;
+  Size rank_parameters = 0;    ///< elements of one rank's part of the model, with the padding of Tp
+  Size largest_parameter = 0;  ///< elements of the largest of its parameters, of tiled ones those of a tile
+};
+
 /// One rank's costs. Bytes are exact: those of the Cpu's Pool, block for block.
 struct Plan {
   Size peak = 0;                     ///< the largest number of live bytes
@@ -40,6 +51,7 @@ struct Plan {
   Traffic check_traffic{};           ///< of one check of the ranks, every `check_ranks` steps from the first on
   double forward_flops = 0, backward_flops = 0;  ///< of one step, the second with Muon's; multiply and add count two
   Size parameters = 0;                           ///< global elements
+  PlanFacts facts{};
 
   constexpr Traffic traffic() const {
     Traffic sum = replica_traffic + world_traffic;
@@ -48,6 +60,8 @@ struct Plan {
   }
   /// Upper bound of the bytes that the Pool of a run takes from the system for that peak, with its free blocks.
   constexpr Size reserved_at_most() const { return Pool::reserved_at_most(peak); }
+  /// Bytes between steps, and gradients at their largest: what estimates of states count.
+  constexpr Size states_and_gradients() const { return resident + by_category[Category::gradients]; }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
   constexpr double flops() const { return forward_flops + backward_flops; }
 };
@@ -182,6 +196,13 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
     take_step_on_paper(engine, options);
   }
   result.parameters = engine.parameter_count();
+  for (const auto* unit : engine.units()) {
+    for (const auto* parameter : unit->parameters()) {
+      const Size count = parameter->count();
+      result.facts.rank_parameters += count;
+      if (count > result.facts.largest_parameter) result.facts.largest_parameter = count;
+    }
+  }
   const auto& store = engine.state().store();
   result.host = store.host_bytes();
   result.disk = store.disk_bytes();
@@ -210,6 +231,11 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
   const int rank = mesh.rank(options.rank);
   const AxisGroup replicas = mesh.replicas(rank);
   Plan result;
+  result.facts = {.ranks = mesh.world_size(),
+                  .replicas = replicas.size,
+                  .zero_stage = Model::policy::zero_stage,
+                  .values = element_type<typename P::Element>,
+                  .optimizer_tier = Model::policy::optimizer_tier};
   Ledger ledger;
   {
     Groups<D> groups{Recorder<>(rank, mesh.world_size(), options.sum_order),

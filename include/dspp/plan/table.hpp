@@ -5,16 +5,24 @@
 #include <string>
 
 #include <dspp/observe/comparison.hpp>
+#include <dspp/plan/estimates.hpp>
 #include <dspp/plan/plan.hpp>
 
 namespace dspp {
 
 /// Lines of text: bytes by category, between steps and at the peak, and the bytes that the Pool reserves; one step's
 /// traffic by collective and axis; parameters and operations; the traffic of the comparison at the start and of a
-/// check.
+/// check; of a plan that plan() made, its comparison_of().
 ///
 ///   std::fputs(table_of(paper).c_str(), stdout);
-std::string table_of(const Plan& plan);
+std::string table_of(const Plan& plan, const EstimateOptions& options = {});
+
+/// Lines of text: one rank's bytes by the plan, and beside them DeepSpeed's estimate and Megatron-LM's bytes per
+/// parameter times the rank's parameters, where they have one for the plan's strategy. Both are of states and gradients
+/// alone; the peak has activations, communication and workspaces, too. A node's host serves ranks like this one.
+///
+/// Throws   Error(usage) for nodes that do not divide the plan's replicas
+std::string comparison_of(const Plan& plan, const EstimateOptions& options = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -64,9 +72,41 @@ inline std::string traffic_table_of(const Plan& plan) {
   return table.text();
 }
 
+inline std::string megatron_name(const MegatronEstimate& estimate) {
+  const auto [replicated, divided] = megatron_bytes(estimate.types);
+  const std::string name = "Megatron-LM's ";
+  if (!estimate.distributed_optimizer) return name + std::to_string(replicated + divided) + " bytes per parameter";
+  return name + std::to_string(replicated) + " + " + std::to_string(divided) + "/" + std::to_string(estimate.data) +
+         " bytes per parameter";
+}
+
 }  // namespace detail
 
-inline std::string table_of(const Plan& plan) {
+inline std::string comparison_of(const Plan& plan, const EstimateOptions& options) {
+  Table table({"bytes beside estimates", "of a device", "", "of a node's host", ""});
+  const auto add = [&](const std::string& name, Size device, Size host) {
+    const bool shown = host > 0;
+    table.add({name, std::to_string(device), readable_bytes(device), shown ? std::to_string(host) : "",
+               shown ? readable_bytes(host) : ""});
+  };
+  const PlanFacts& facts = plan.facts;
+  detail::check_nodes(facts, options);
+  add("dspp, at the peak", plan.peak, plan.host * (facts.ranks / options.nodes));
+  add("dspp, between steps", plan.resident, 0);
+  add("dspp, states and gradients", plan.states_and_gradients(), 0);
+  if (has_deepspeed_estimate(plan)) {
+    const EstimatedBytes bytes = deepspeed_estimate(plan, options);
+    add("DeepSpeed's estimate for stage " + std::to_string(facts.zero_stage), bytes.device,
+        facts.optimizer_tier == Tier::disk ? 0 : bytes.host);
+  }
+  if (has_megatron_estimate(plan)) {
+    const MegatronEstimate estimate = megatron_estimate(plan);
+    add(detail::megatron_name(estimate), estimate.bytes(), 0);
+  }
+  return table.text();
+}
+
+inline std::string table_of(const Plan& plan, const EstimateOptions& options) {
   Table work({"of the model and one step", ""});
   work.add({"parameters of all ranks", std::to_string(plan.parameters)});
   work.add({"operations forward", detail::exact_text(plan.forward_flops)});
@@ -75,7 +115,8 @@ inline std::string table_of(const Plan& plan) {
     work.add({"bytes read once, to compare what ranks were given", std::to_string(plan.start_traffic.total())});
   if (plan.check_traffic.total() > 0)
     work.add({"bytes read by a check of the ranks", std::to_string(plan.check_traffic.total())});
-  return detail::bytes_table_of(plan) + "\n" + detail::traffic_table_of(plan) + "\n" + work.text();
+  const std::string text = detail::bytes_table_of(plan) + "\n" + detail::traffic_table_of(plan) + "\n" + work.text();
+  return plan.facts.rank_parameters == 0 ? text : text + "\n" + comparison_of(plan, options);
 }
 
 }  // namespace dspp
