@@ -23,7 +23,10 @@ take_policy() {
   rest=${rest%>}
   while [ -n "$rest" ]; do
     member=${rest%%,*}
-    case $rest in Offload\<*,*) member=$member,$(printf '%s' "${rest#*,}" | cut -d , -f 1) rest=${rest#*,} ;; esac
+    case $member in
+      *\>) ;;
+      Offload\<*) case $rest in *,*) member=$member,$(printf '%s' "${rest#*,}" | cut -d , -f 1) rest=${rest#*,} ;; esac ;;
+    esac
     case $rest in
       *,) refuse "--policy needs a member after each comma, but \"$1\" ends with one. $example" ;;
       *,*) rest=${rest#*,} ;;

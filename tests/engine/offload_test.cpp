@@ -2,12 +2,15 @@
 // Offload<Optimizer, where>: the bits of the same policy without it, at the cost of the plan on every tier; a step that
 // a disk refuses changes nothing, whichever of its reads and writes that is.
 // labels: engine thread
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <dspp/checkpoint/training_state.hpp>
@@ -131,22 +134,26 @@ struct FaultyBlocks : io::BlockCalls {
   }
 };
 
-using FaultyModel = Gpt<Policy<Bf16>>;
-using FaultyPolicy = Policy<Bf16, Zero<2>, Offload<Optimizer, Disk>>;
-
-/// Two steps on two ranks, of which a fault of the second rank's disk may refuse the second, which then is repeated.
+/// Three steps on two ranks, of which a fault of the second rank's disk may refuse the second, which then is repeated.
+/// Every step checks the ranks, which reads their state.
 struct Repeated {
   std::vector<std::string> sentences = std::vector<std::string>(2);  ///< of the ranks
-  std::map<std::string, std::vector<float>> parameters{};
+  std::map<std::string, std::vector<double>> parameters{};
   Size calls = 0;  ///< of the second step
 };
+template <class O, int Stage, class Precision>
 Repeated train_repeated(const std::string& folder, FaultyBlocks& calls) {
+  using Model = Gpt<Policy<Precision>>;
+  using P = typename Model::policy;
   Repeated result;
   const Size at = std::exchange(calls.at, 0);
-  run_ranks_of<FaultyModel::policy>({.ranks = 2, .threads_per_rank = 1, .seed = 4}, [&](auto& world) {
-    const EngineConfig config{.bucket_bytes = 20000, .offload = {folder, world.rank() == 1 ? &calls : nullptr}};
-    Engine<FaultyModel, AdamW> engine(world, FaultyModel(small_gpt()), AdamW{.lr = 1e-2}, BatchSizes{}, config,
-                                      dspp::detail::replica_config<FaultyPolicy>({}, config));
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .seed = 4, .timeout_seconds = 20}, [&](World<P>& world) {
+    const EngineConfig config{.bucket_bytes = 2500 * static_cast<Size>(sizeof(typename P::Element)),
+                              .check_ranks = 1,
+                              .offload = {folder, world.rank() == 1 ? &calls : nullptr}};
+    using Offloaded = Policy<Precision, Zero<Stage>, Offload<Optimizer, Disk>>;
+    Engine<Model, O> engine(world, Model(small_gpt()), O{.lr = 1e-2}, BatchSizes{}, config,
+                            dspp::detail::replica_config<Offloaded>({}, config));
     const auto step = [&](Size i) {
       engine.backward(engine.forward(batch_of(world.memory(), 4 * i, 2 * world.rank(), 2, 12, 61)));
       engine.step();
@@ -160,7 +167,8 @@ Repeated train_repeated(const std::string& folder, FaultyBlocks& calls) {
       CHECK(engine.steps() == 1);
       step(1);
     }
-    if (world.rank() == 1) result.calls = calls.calls;
+    if (world.rank() == 1) result.calls = calls.calls, calls.at = 0;
+    all_or_none(world.host(), [] {});
     step(2);
     for (const auto& named : engine.inventory().parameters) {
       const auto whole = engine.gather_parameter(named.name->text);
@@ -170,30 +178,33 @@ Repeated train_repeated(const std::string& folder, FaultyBlocks& calls) {
   return result;
 }
 
-}  // namespace
-
-TEST_CASE("a step with a refused read or write changes nothing on any rank, and its repetition has its bits") {
+/// Every call of a kind fails in turn, at most `most` of them, evenly.
+template <class O, int Stage, class Precision>
+void check_refusals(Size most) {
   using Kind = FaultyBlocks::Kind;
   using What = FaultyBlocks::What;
+  CAPTURE(Stage);
   const Folder folder;
   const std::string path = folder.path.string();
+  const auto train = [&](FaultyBlocks& calls) { return train_repeated<O, Stage, Precision>(path, calls); };
   FaultyBlocks none;
-  const Repeated whole = train_repeated(path, none);
+  const Repeated whole = train(none);
   CHECK(whole.sentences[0] == "no error");
   for (const Kind kind : {Kind::read, Kind::write}) {
     FaultyBlocks counter;
     counter.kind = kind;
-    const Size calls = train_repeated(path, counter).calls;
+    const Size calls = train(counter).calls;
     REQUIRE(calls > 4);
-    for (const What what : {What::error, What::fewer, What::none, What::other_bytes})
-      for (Size n = 1; n <= calls; n += what == What::error ? 1 : calls / 2) {
-        if (kind == Kind::write && what == What::other_bytes) continue;
-        CAPTURE(n);
+    for (const What what : {What::error, What::fewer, What::none, What::other_bytes}) {
+      if (kind == Kind::write && what == What::other_bytes) continue;
+      const Size times = what == What::error ? std::min(most, calls) : 2;
+      for (Size i = 0; i < times; ++i) {
+        FaultyBlocks faulty;
+        faulty.kind = kind, faulty.what = what, faulty.at = 1 + i * calls / times, faulty.error = i % 2 ? EIO : ENOSPC;
+        CAPTURE(faulty.at);
         CAPTURE(static_cast<int>(kind));
         CAPTURE(static_cast<int>(what));
-        FaultyBlocks faulty;
-        faulty.kind = kind, faulty.what = what, faulty.at = n, faulty.error = n % 2 ? EIO : ENOSPC;
-        const Repeated repeated = train_repeated(path, faulty);
+        const Repeated repeated = train(faulty);
         CHECK(repeated.parameters == whole.parameters);
         const std::string& sentence = repeated.sentences[1];
         if (what == What::fewer) {
@@ -206,7 +217,61 @@ TEST_CASE("a step with a refused read or write changes nothing on any rank, and 
         if (what == What::other_bytes) CHECK(sentence.find("but found other bytes") != std::string::npos);
         if (what == What::none)
           CHECK(sentence.find(kind == Kind::read ? "the file ends before" : "writes fewer") != std::string::npos);
-        CHECK(repeated.sentences[0].starts_with("dspp: a step needs the offloaded state of every rank, but another"));
+        CHECK(repeated.sentences[0].starts_with("dspp: a step with state on disks needs every rank, but another one"));
       }
+    }
   }
+}
+
+}  // namespace
+
+TEST_CASE("a step with a refused read or write changes nothing on any rank, and its repetition has its bits") {
+  const Size most = sanitizer == Sanitizer::none ? 100 : 3;
+  check_refusals<AdamW, 2, Bf16>(most);
+  check_refusals<Lamb, 3, F64>(std::min<Size>(most, 6));  // its ranks sum norms between the reads
+  check_refusals<Muon, 1, F64>(std::min<Size>(most, 6));  // and gather matrices
+}
+
+TEST_CASE("a disk that takes no file, or too small a one, ends a training before its first step; a folder is named") {
+  const Folder folder;
+  const std::string path = folder.path.string();
+  using Kind = FaultyBlocks::Kind;
+  const auto construct = [&](std::string_view in, FaultyBlocks* calls) {
+    using P = Policy<Bf16>;
+    return sentence_of([&] {
+      run_ranks_of<P>({.ranks = 1}, [&](World<P>& world) {
+        const EngineConfig config{.offload = {in, calls}};
+        Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, config,
+                                     dspp::detail::replica_config<Policy<Bf16, Offload<Optimizer, Disk>>>({}, config));
+      });
+    });
+  };
+  CHECK(construct(path, nullptr) == "no error");
+  CHECK(construct("", nullptr).starts_with("dspp: Offload<Optimizer, Disk> needs a folder for a file, but "));
+  FaultyBlocks full, closed;
+  full.kind = Kind::extend, full.error = ENOSPC, full.at = 2;
+  CHECK(construct(path, &full).find("No space left on device, where ") != std::string::npos);
+  closed.kind = Kind::open, closed.error = EACCES, closed.at = 1;
+  CHECK(construct(path, &closed).find("to take a file, but the system says: Permission denied.") != std::string::npos);
+}
+
+TEST_CASE("state that could not be written outside of a step is kept, and written with what comes next") {
+  const Folder folder;
+  const std::string path = folder.path.string();
+  using P = Policy<Bf16>;
+  run_ranks_of<P>({.ranks = 1}, [&](World<P>& world) {
+    FaultyBlocks calls;
+    calls.kind = FaultyBlocks::Kind::write;
+    const EngineConfig config{.bucket_bytes = 20000, .offload = {path, &calls}};
+    Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, config,
+                                 dspp::detail::replica_config<Policy<Bf16, Offload<Optimizer, Disk>>>({}, config));
+    const std::string name = "blocks.1.mlp.up.weight";
+    const auto before = engine.gather_parameter(name);
+    std::vector<float> whole(static_cast<std::size_t>(before.count()), 0.75f);
+    calls.calls = 0, calls.at = 1;
+    CHECK(sentence_of([&] { set_parameter(engine, name, whole); }).starts_with("dspp: BlockFile needs "));
+    engine.state().settle();
+    const auto after = engine.gather_parameter(name);  // of masters
+    CHECK(std::all_of(after.data(), after.data() + after.count(), [](float x) { return x == 0.75f; }));
+  });
 }

@@ -331,8 +331,8 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   drop_step(), graphs_.forget();
   for (Unit<T, D>* unit : units())
     for (Bucket<T, D>& b : unit->buckets()) state_.clear_moments(b);
-  steps_ = steps;
-  moment_steps_ = 0;
+  state_.settle();
+  steps_ = steps, moment_steps_ = 0;
   run_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   check_.reset(), guard_.reset();
@@ -451,8 +451,8 @@ constexpr void Engine<Model, Optimizer>::issue_step() {
   const StepLimits limits = detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value(), graphs_.numbers());
   ops::judge_step<D>(world_.memory(), limits, norm.data(), scalars.data());
   norm.release();
-  if (check_.due()) check_ranks(*this, check_, scalars);
   state_.in_step(world_.all(), scalars, [&] {
+    if (check_.due()) check_ranks(*this, check_, scalars);
     update_units<T, D>(units(), optimizer_, state_, scalars_of_update(), scalars.data(), world_.tp());
   });
   step_.begin(this, scalars, scale_.value());

@@ -319,7 +319,7 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
   auto& replicas = engine.replicas();
   const auto none = static_cast<double>(parameters.size());
   std::vector<double> first{none, none};  // index of the first parameter, and of the first with such a moment
-  for (std::size_t i = parameters.size(); i-- > 0;)
+  const auto look_at = [&](std::size_t i) {
     detail::for_each_owned(engine, parameters[i], [&](auto& b, Size at, Size, Size count) {
       const auto finite = [&](const auto& tensor) {
         auto& memory = engine.world().memory();
@@ -331,6 +331,10 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
       for (int m = 0; moments && m < detail::moments_held(engine, b); ++m)
         if (!finite(state->moments[m])) first[1] = static_cast<double>(i);
     });
+  };
+  read_state(engine, [&] {
+    for (std::size_t i = parameters.size(); i-- > 0;) look_at(i);
+  });
   const auto all = detail::gather_numbers(engine.world().host(), first);
   for (std::size_t i = 0; i < all.size(); ++i) first[i % 2] = std::min(first[i % 2], all[i]);
   const bool of_moment = first[0] == none;

@@ -44,7 +44,8 @@ constexpr void ask_stage_remedies(Engine& engine) {
         all.value += p->count() * static_cast<Size>(sizeof(T));
         if (p->is_frozen()) continue;
         all.gradient += engine.replicas().gradient_bytes(p->count());
-        all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
+        if (engine.replicas().config().optimizer == Tier::device)
+          all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
       }
     return stage_remedies(engine.replicas().rule(), all, 1, engine.world().replicas().size());
   });

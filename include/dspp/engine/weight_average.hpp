@@ -24,7 +24,7 @@ namespace dspp {
 /// Cost     update() reads masters and average once; within() exchanges both twice and, under Zero<1> and Zero<2>,
 ///          gathers the values twice
 /// Memory   a Compute<T> per parameter that this rank updates, in the optimizer's category: PlanOptions::average plans
-///          it; update() and within() allocate nothing
+///          it; update() and within() allocate nothing, unless the optimizer's state is on a disk
 /// Source   Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging
 template <class Engine>
 class WeightAverage {
@@ -51,6 +51,7 @@ class WeightAverage {
       ops::copy_into(copy, 0, weights);
       averages_.push_back(std::move(copy));
     });
+    engine.state().settle();
   }
   WeightAverage(const WeightAverage&) = delete;
   WeightAverage& operator=(const WeightAverage&) = delete;
@@ -59,6 +60,7 @@ class WeightAverage {
   constexpr void update() {
     require_own_weights();
     each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
+    engine_.state().settle();
     restored_ = false, loads_ = engine_.state().loads();
   }
 
@@ -114,11 +116,11 @@ class WeightAverage {
     for_each_bucket([&](auto& b) { f(b, averages_[i++]); });
   }
   /// The master, or the owned values where they are their own.
-  constexpr Average weights_of(Bucket<T, D>& b) {
+  constexpr Average weights_of(Bucket<T, D>& b, bool changes = false) {
     if constexpr (std::is_same_v<T, State>)
       return engine_.replicas().owned_values(b);
     else
-      return engine_.state().change(b).master;
+      return changes ? engine_.state().change(b).master : engine_.state().of(b).master;
   }
 
   constexpr void require_own_weights() const {
@@ -140,13 +142,14 @@ class WeightAverage {
     engine_.replicas().complete_all();
     for (auto* unit : engine_.units()) unit->release();
     each([&](auto& b, Average& average) {
-      const Average weights = weights_of(b);
+      const Average weights = weights_of(b, true);
       ops::exchange(weights, average);
       if constexpr (!std::is_same_v<T, State>)
         launch<kernels::Pointwise<pointwise::Identity, T, State>, D>(
             average.memory(), pointwise::Identity{}, weights.count(), engine_.replicas().owned_values(b).data(),
             static_cast<const State*>(weights.data()));
     });
+    engine_.state().settle();
     refresh_units<T, D>(engine_.units(), engine_.replicas());
   }
 

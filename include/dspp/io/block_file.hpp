@@ -24,6 +24,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <random>
 #include <system_error>
 #include <thread>
@@ -63,7 +64,7 @@ void wait_for(BlockJob* job);
 void end(BlockJob* job) noexcept;
 }  // namespace detail
 
-/// A transfer under way. Its block must live until it was waited for or destroyed.
+/// A transfer under way. Its file and its block must live until it was waited for or destroyed.
 class Transfer {
  public:
   constexpr Transfer() = default;
@@ -154,7 +155,8 @@ struct BlockJob {
   Size offset = 0, payload = 0;
   BlockLabel label{};
   std::byte* block = nullptr;
-  std::string sentence{};  ///< what failed
+  std::string sentence{};        ///< what failed
+  bool has_no_sentence = false;  ///< something failed, and there was no memory to say what
 };
 
 DSPP_INLINE void end(BlockJob* job) noexcept {
@@ -171,7 +173,9 @@ DSPP_INLINE void wait_for(BlockJob* job) {
     job->queue->done.wait(lock, [&] { return job->is_done; });
   }
   const std::string sentence = std::move(job->sentence);
+  const bool has_none = job->has_no_sentence;
   delete job;
+  if (has_none) throw std::bad_alloc();
   if (!sentence.empty()) fail(ErrorCode::file, sentence);
 }
 
@@ -210,7 +214,7 @@ struct BlockFile::State {
       try {
         job->writes ? write(*job) : read(*job);
       } catch (...) {
-        job->sentence = "dspp: BlockFile needs memory for a sentence about a failure, but there is none.";
+        job->has_no_sentence = true;
       }
       lock.lock();
       job->is_done = true;
@@ -265,8 +269,8 @@ struct BlockFile::State {
       const int error = call(job.block + at, bytes - at, job.offset + at, done);
       if (error == EINTR) continue;
       if (error == EINVAL && was_direct) {  // the file system opens for direct transfers and refuses them
-        direct = false;
         ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_DIRECT);
+        direct = false;  // after it: the other thread then transfers otherwise
         continue;
       }
       if (error == 0 && done > 0) {
@@ -294,7 +298,7 @@ DSPP_INLINE int BlockCalls::open(const std::string& folder, bool direct, int& de
   const int flags = O_RDWR | O_CLOEXEC | (direct ? O_DIRECT : 0);
   descriptor = ::open(folder.c_str(), flags | O_TMPFILE, 0600);
   if (descriptor >= 0) return 0;
-  if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT) return errno;
+  if (errno != EOPNOTSUPP && errno != EISDIR) return errno;
   std::string path = folder + "/dspp." + std::string(6, 'X');  // the file system makes no files without a name
   const int named = ::mkostemp(path.data(), O_CLOEXEC);
   if (named < 0) return errno;

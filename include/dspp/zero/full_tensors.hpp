@@ -113,10 +113,12 @@ auto collected(Engine& engine, std::string_view name, Collect collect) {
 /// Fills `whole`, which is zero, with the parameter.
 template <class Engine, class Named, class State, class D>
 void collect_parameter(Engine& engine, const Named& named, const Tensor<State, 1, D>& whole) {
-  for_each_owned_part(engine, named, [&](const auto& x, Size at, Size global, Size count) {
-    using T = typename std::remove_cvref_t<decltype(x)>::Element;
-    launch<kernels::Pointwise<pointwise::Identity, State, T>, D>(
-        x.memory(), pointwise::Identity{}, count, whole.data_from(global), static_cast<const T*>(x.data_from(at)));
+  read_state(engine, [&] {
+    for_each_owned_part(engine, named, [&](const auto& x, Size at, Size global, Size count) {
+      using T = typename std::remove_cvref_t<decltype(x)>::Element;
+      launch<kernels::Pointwise<pointwise::Identity, State, T>, D>(
+          x.memory(), pointwise::Identity{}, count, whole.data_from(global), static_cast<const T*>(x.data_from(at)));
+    });
   });
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
 }
@@ -182,6 +184,7 @@ void set_parameter(Engine& engine, std::string_view name, const Whole& whole) {
     const Range own{p.offset, p.offset + p.count()};
     fill_parameters(engine, b, own, source);
   });
+  if constexpr (requires { engine.state(); }) engine.state().settle();
 }
 
 }  // namespace dspp

@@ -8,6 +8,7 @@
 #include <dspp/base/at_run_time.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/base/otherwise.hpp>
+#include <dspp/comm/all_or_none.hpp>
 #include <dspp/ops/step_verdict.hpp>
 #include <dspp/optim/optimizer.hpp>
 #include <dspp/zero/materialize.hpp>
@@ -79,10 +80,10 @@ class ShardedState {
     return {b, replicas_->owned(b), replicas_->owned_values(b), change(b)};
   }
 
-  /// Runs update(), the update of a step of `scalars`. Of state that is on a disk it counts on all ranks or on none: if
-  /// it throws on one, values and state are what they were before, and every rank throws.
+  /// Runs update(), which reads and updates the state in a step of `scalars`. Of state that is on a disk it counts on
+  /// all ranks or on none: if it throws on one, values and state are what they were before, and every rank throws.
   ///
-  /// Cost     of state on a disk, a number summed over `ranks` if there are several
+  /// Cost     of state on a disk, two numbers summed over `ranks` if there are several
   /// Memory   the same, the values of one bucket
   template <class F>
   constexpr void in_step(CommunicatorOf<D>& ranks, const Tensor<double, 1, D>& scalars, F update) {
@@ -90,25 +91,25 @@ class ShardedState {
     updates_ = true;
     scalars.read(
         [&](const auto* host) { updates_ = host[StepScalars::verdict] == static_cast<double>(StepVerdict::update); });
-    settle();
-    detail::Otherwise undo([&] { put_back_values(); });
-    AtRunTime<std::exception_ptr> failure;
-    store_.read_ahead(true);
+    const auto failures =
+        Tensor<double, 1, D>::zeros(shape(2), replicas_->memory(), Category::communication, "failures");
+    detail::Otherwise undo([&] {
+      updates_ = false;
+      put_back_values();
+    });
+    AtRunTime<std::exception_ptr> thrown;
     try {
+      settle();
+      store_.begin_step();
       update();
       keep_no_values();
       store_.write_all();
     } catch (...) {
-      failure.get_or_make() = std::current_exception();
+      thrown.get_or_make() = std::current_exception();
     }
-    store_.read_ahead(false);
-    const bool failed = fails_on_any(ranks, static_cast<bool>(failure));
-    if (failure) std::rethrow_exception(*failure);
-    if (failed)
-      fail(ErrorCode::file,
-           "dspp: a step needs the offloaded state of every rank, but another rank could not read or write its own, "
-           "and nothing was updated on any. See that rank's error.");
+    require_no_failure(ranks, failures, store_.end_step(), thrown);
     undo.cancel();
+    updates_ = false;
     store_.keep();
     before_.free();
   }
@@ -167,21 +168,33 @@ class ShardedState {
     before_.free();
     store_.forget();
   }
-  constexpr bool fails_on_any(CommunicatorOf<D>& ranks, bool here) {
-    if (ranks.size() == 1) return here;
-    const auto failures =
-        Tensor<double, 1, D>::zeros(shape(1), replicas_->memory(), Category::communication, "failures");
-    if (here) failures.fill(1);
-    all_reduce(ranks, buffer(failures.data(), 1), Purpose::scalar);
-    bool failed = false;
-    failures.read([&](const auto* host) { failed = host[0] > 0; });
-    return failed;
+  /// Throws on every rank if a disk `refused` something of one, or one has `thrown`: the first is its own error where
+  /// there is one, since it may be why others threw.
+  constexpr void require_no_failure(CommunicatorOf<D>& ranks, const Tensor<double, 1, D>& failures,
+                                    const AtRunTime<std::exception_ptr>& refused,
+                                    const AtRunTime<std::exception_ptr>& thrown) {
+    const bool fails = refused || thrown;
+    if (fails) failures.fill(1);
+    if (fails && !refused) Tensor<double, 1, D>::view(failures.storage(), 1, shape(1)).fill(0);
+    bool any = fails, any_refused = false;
+    try {
+      if (ranks.size() > 1) all_reduce(ranks, buffer(failures.data(), 2), Purpose::scalar);
+      failures.read([&](const auto* host) { any = host[0] > 0, any_refused = host[1] > 0; });
+    } catch (...) {
+      if (!fails) throw;
+    }
+    if (refused) std::rethrow_exception(*refused);
+    if (thrown && !any_refused) std::rethrow_exception(*thrown);
+    if (any)
+      fail(ErrorCode::file,
+           "dspp: a step with state on disks needs every rank, but another one failed, and nothing was updated on any. "
+           "See that rank's error.");
   }
 
   Replicas<T, D>* replicas_;
   StateStore<State, D> store_;
   List<Before> before_;
-  bool updates_ = false;
+  bool updates_ = false;  ///< within in_step(), unless the step is skipped
   Size loads_ = 0;
 };
 
@@ -206,6 +219,14 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
     return &holder.state().of(b);
   else
     return static_cast<OptimizerState<Compute<typename Holder::T>, typename Holder::D>*>(nullptr);
+}
+
+/// work(), which reads a holder's state: where that is on a disk, it succeeds on all ranks or fails on all.
+template <class Holder, class F>
+void read_state(Holder& holder, F work) {
+  if constexpr (requires { holder.state(); })
+    if (holder.state().store().tier() == Tier::disk) return all_or_none(holder.world().host(), work);
+  work();
 }
 
 /// Fills this rank's values and masters, if any, in elements `range` of a bucket from `source`. First completes

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -37,7 +38,7 @@ struct OptimizerState {
 /// use, the one that is read ahead, and the one that is written. They are taken and released at the same calls on
 /// paper.
 ///
-/// Memory   on disk, of a file twice the state, and of the device at most `windows` buckets' state, each with 8 KiB
+/// Memory   on disk, of a file twice the state, and of the device at most `windows` buckets' state, each with 12 KiB
 /// Throws   Error(file) for what a disk refuses
 template <class State, Device D>
 class StateStore {
@@ -68,7 +69,7 @@ class StateStore {
   /// Memory   `moments` moments, and a master if `with_master`, of `elements` elements
   constexpr void add(Size elements, bool with_master, int moments) {
     const Contents contents{elements, with_master, moments};
-    if (tier_ == Tier::disk) return add_on_disk(contents);
+    if (tier_ == Tier::disk) return contents.bytes() == 0 ? add_none() : add_on_disk(contents);
     buckets_.push_back(zeroed(host_ ? *host_ : *memory_, contents));
   }
   /// No state, for a bucket of frozen parameters.
@@ -96,8 +97,14 @@ class StateStore {
     return static_cast<int>(static_cast<bool>(own.first)) + static_cast<int>(static_cast<bool>(own.second));
   }
 
-  /// From here on, buckets are fetched in the order of their numbers: the next is read ahead.
-  constexpr void read_ahead(bool on) { reads_ahead_ = on; }
+  /// From here to end_step(), buckets are fetched in the order of their numbers, and the next is read ahead. What fails
+  /// is kept until then, so that this rank takes part in what the others wait for: fetched state may be anything.
+  constexpr void begin_step() { is_in_step_ = true; }
+  /// The first error since begin_step(), which keep() or forget() must follow; null: none.
+  constexpr AtRunTime<std::exception_ptr> end_step() {
+    is_in_step_ = false;
+    return static_cast<AtRunTime<std::exception_ptr>&&>(failure_);
+  }
   /// Writes what was changed, waits for it, and releases all windows.
   constexpr void write_all() {
     leave_all_but(none);
@@ -113,7 +120,8 @@ class StateStore {
     for (Window& window : windows_) release(window);
     for (Place& place : places_) place.is_written = false;
   }
-  /// Writes and keeps what was changed, and releases all windows.
+  /// Writes and keeps what was changed, and releases all windows. If it throws, what could not be written is still
+  /// there and counts as changed.
   [[gnu::noinline]] constexpr void settle() {
     write_all();
     keep();
@@ -172,18 +180,30 @@ class StateStore {
     return nullptr;
   }
   constexpr Window& in_window(std::size_t bucket) {
+    if (bucket == current_)
+      if (Window* const window = find(bucket)) return *window;
     leave_all_but(bucket);
     Window* window = find(bucket);
     if (!window) window = &open(bucket);
     detail::Otherwise unreadable([&] { release(*window); });
-    window->transfer.wait();
+    wait_for(*window);
     unreadable.cancel();
-    if (reads_ahead_) {
+    current_ = bucket;
+    if (is_in_step_) {
       std::size_t next = bucket + 1;
       while (next < places_.size() && places_[next].contents.elements == 0) ++next;
       if (next < places_.size() && !find(next)) open(next);
     }
     return *window;
+  }
+  /// Within a step, keeps what failed.
+  constexpr void wait_for(Window& window) {
+    if (!is_in_step_) return window.transfer.wait();
+    try {
+      window.transfer.wait();
+    } catch (...) {
+      if (!failure_) failure_.get_or_make() = std::current_exception();
+    }
   }
   /// A window for the bucket, whose state is under way to it.
   constexpr Window& open(std::size_t bucket) {
@@ -214,7 +234,7 @@ class StateStore {
     for (int i = 0; i < contents.moments; ++i) window.state.moments[i] = part();
     const std::int64_t version = place.is_written ? place.next_version : place.version;
     if (version == 0)
-      zero_bytes<D>(window.storage, window.begin, at - window.begin);
+      zero_bytes<D>(window.storage, window.begin, io::BlockFile::bytes_of(contents.bytes()));
     else if (data)
       window.transfer = file().start_read(place.slot_offset(place.is_written), label(bucket, version),
                                           data + window.begin, contents.bytes());
@@ -228,23 +248,23 @@ class StateStore {
   }
   constexpr void start_write(Window& window) {
     Place& place = places_[window.bucket];
-    window.state = {};
-    window.is_writing = true, window.since = ++writes_;
-    place.next_version = ++versions_, place.is_written = true;
+    const std::int64_t version = ++versions_;
     if (std::byte* const data = window.storage.data()) {
       file().extend(place.offset + 2 * io::BlockFile::bytes_of(place.contents.bytes()));
-      window.transfer = file().start_write(place.slot_offset(true), label(window.bucket, place.next_version),
-                                           data + window.begin, place.contents.bytes());
+      window.transfer = file().start_write(place.slot_offset(true), label(window.bucket, version), data + window.begin,
+                                           place.contents.bytes());
     }
+    window.is_writing = true, window.since = ++writes_;
+    place.next_version = version, place.is_written = true;
   }
-  /// Waits for what was under way, and releases the window. What was not written does not count.
+  /// Waits for what was under way, and releases the window. What was not written does not count, and is still there.
   constexpr void retire(Window& window) {
-    detail::Otherwise lost([&] {
+    detail::Otherwise unwritten([&] {
       if (window.is_writing) places_[window.bucket].is_written = false;
-      release(window);
+      window.is_writing = false;
     });
-    window.transfer.wait();
-    lost.cancel();
+    wait_for(window);
+    unwritten.cancel();
     release(window);
   }
   /// The transfer ends before its memory is given back.
@@ -259,7 +279,12 @@ class StateStore {
   }
   io::BlockFile& file() {
     io::BlockFile& file = file_.get_or_make();
-    if (!file.is_open()) file.open(*folder_, calls_);
+    if (file.is_open()) return file;
+    if (folder_->empty())
+      fail(ErrorCode::usage,
+           "dspp: Offload<Optimizer, Disk> needs a folder for a file, but EngineConfig::offload names none. Set "
+           "EngineConfig{.offload = {.folder = \"...\"}}.");
+    file.open(*folder_, calls_);
     return file;
   }
 
@@ -270,7 +295,9 @@ class StateStore {
   List<Place> places_;                      ///< on disk
   Size end_ = 0;
   std::int64_t writes_ = 0, versions_ = 0;
-  bool reads_ahead_ = false;
+  std::size_t current_ = none;  ///< the bucket that was fetched last
+  bool is_in_step_ = false;
+  AtRunTime<std::exception_ptr> failure_;
   AtRunTime<std::string> folder_;
   io::BlockCalls* calls_ = nullptr;
   AtRunTime<io::BlockFile> file_;  ///< declared before the windows, whose transfers end before it
