@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What graphs of steps refuse, and calls that fail in a captured or a repeated step: sentences, and training goes on.
 // labels: cuda
+#include <kernels/cuda_memory.cuh>
+
 #include <set>
 #include <string>
 
@@ -98,6 +100,92 @@ TEST_CASE("graphs are refused on several ranks and on devices that have none") {
   CHECK(refusal(Policy<F32, Cuda>(), 2).find("dspp: EngineConfig::graphs needs a world of one rank, but ") == 0);
   CHECK(refusal(Policy<F32>(), 1).find("dspp: EngineConfig::graphs needs a device that repeats launches, ") == 0);
   CHECK(refusal(Policy<F32, Cuda>(), 1) == "");
+}
+
+namespace {
+
+/// A batch with a member that its visit does not name.
+template <class P>
+struct HiddenBatch {
+  Input<P, std::int32_t, 2> tokens, targets;
+  double temperature = 1;
+  constexpr void visit(auto&& f) { f("tokens", tokens), f("targets", targets); }
+};
+template <class P>
+struct HiddenModel : TinyModel<P> {
+  using TinyModel<P>::TinyModel;
+  constexpr Loss<P> loss(const HiddenBatch<P>& batch) const {
+    return cross_entropy<P>(this->tokens.logits(this->inside(this->tokens(batch.tokens))), batch.targets,
+                            this->tokens.vocabulary());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a batch with a member that is no tensor is refused before its first step, and trains without graphs") {
+  for (const bool graphs : {false, true}) {
+    using P = Policy<F32, Cuda>;
+    run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .seed = 5, .timeout_seconds = 60}, [&](World<P>& world) {
+      Engine engine(world, HiddenModel<P>(TinyConfig{}), AdamW{}, EngineConfig{.graphs = graphs});
+      const auto made = batch_of<Cuda>(world.memory(), 0, 0, rows, sequence, vocabulary);
+      HiddenBatch<P> batch;
+      batch.tokens = made.tokens, batch.targets = made.targets;
+      std::string sentence;
+      try {
+        engine.train_batch(batch).get();
+      } catch (const Error& error) {
+        sentence = error.what();
+      }
+      CHECK(sentence.empty() == !graphs);
+      if (graphs)
+        CHECK(sentence.find("dspp: EngineConfig::graphs needs a batch all of whose members are tensors") == 0);
+    });
+  }
+}
+
+TEST_CASE("micro-batches of other extents within a step are taken in an eager one, and refused in a repeated one") {
+  with_engine<Policy<F32, Cuda>>({.accumulate = 2}, true, AdamW{}, [](auto& world, auto& engine) {
+    const auto other = batch_of<Cuda>(world.memory(), 0, 0, rows, sequence - 1, vocabulary);
+    software_gpu::graph_counts();
+    const auto take = [&](Size step, bool is_odd) {
+      auto batches = batches_of_step(world, step, 2);
+      const auto second = batches[1];
+      if (is_odd) batches[1] = other;
+      engine.train_batch(batches).get();
+    };
+    for (Size step = 0; step < 5; ++step) take(step, step == 1);  // what the others are not compared with
+    CHECK(software_gpu::graph_counts() == software_gpu::GraphCounts{3, 6});
+    const std::uint64_t before = print_of_state(engine);
+    std::string sentence;
+    try {
+      take(5, true);
+    } catch (const Error& error) {
+      sentence = error.what();
+    }
+    CHECK(sentence.find("the micro-batches of a step to have the same extents, but number 2 has others. ") !=
+          std::string::npos);
+    CHECK(print_of_state(engine) == before);
+    take(5, false);
+    CHECK(engine.steps() == 6);
+  });
+}
+
+TEST_CASE("too few or too many micro-batches of a repeated step are the sentences of an eager one") {
+  for (const Size count : {1, 3}) {
+    std::string sentences[2];
+    for (const bool graphs : {false, true})
+      with_engine<Policy<F32, Cuda>>({.accumulate = 2}, graphs, AdamW{}, [&](auto& world, auto& engine) {
+        for (Size step = 0; step < 4; ++step) engine.train_batch(batches_of_step(world, step, 2)).get();
+        try {
+          engine.train_batch(batches_of_step(world, 4, count)).get();
+        } catch (const Error& error) {
+          sentences[graphs] = error.what();
+        }
+        CHECK(engine.steps() == 4);
+      });
+    CHECK(sentences[1] == sentences[0]);
+    CHECK(!sentences[0].empty());
+  }
 }
 
 TEST_CASE("a wrong id in a repeated step is the sentence of an eager one, and nothing is updated") {

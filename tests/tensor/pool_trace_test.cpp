@@ -107,52 +107,44 @@ TEST_CASE("a peak before a trace stays the peak") {
   CHECK(pool.at_peak()[Category::data] == 4096);
 }
 
-TEST_CASE("a trace takes no block that the program beside had, and others get its own only if there is no other") {
+TEST_CASE(
+    "blocks of a trace that others use are left out of the next, and others get traced ones only if there is no "
+    "other") {
   Pool pool;
-  Handle before(pool, 64, Category::data, "before");
-  { const Handle earlier(pool, 64, Category::data, "earlier"); }  // kept
-  const std::byte* const of_before = before.data();
-  pool.begin_trace();
-  pool.trace(true);
-  before.release();
-  const std::byte* inner = nullptr;
-  {
-    const Handle one(pool, 64, Category::activations, "one"), other(pool, 64, Category::activations, "other");
-    CHECK(one.data() != of_before);
-    CHECK(other.data() != of_before);
-    inner = one.data();
-  }
-  pool.trace(false);
-  const BlockTrace trace = pool.end_trace({});
-  CHECK(pool.may_repeat(trace));
-  const Handle next(pool, 64, Category::data, "next");
-  CHECK(next.data() == of_before);
-  CHECK(pool.may_repeat(trace));
-  const Handle third(pool, 64, Category::data, "third");
-  CHECK(!pool.may_repeat(trace));
-  CHECK(inner != nullptr);
+  { const Handle one(pool, 64, Category::data, "one"), other(pool, 64, Category::data, "other"); }
+  const auto trace_of = [&] {
+    pool.begin_trace();
+    pool.trace(true);
+    { const Handle own(pool, 64, Category::activations, "own"); }
+    pool.trace(false);
+    return pool.end_trace({});
+  };
+  const BlockTrace first = trace_of();
+  Handle held(pool, 64, Category::data, "held");
+  CHECK(pool.may_repeat(first));
+  Handle again(pool, 64, Category::data, "again");
+  CHECK(!pool.may_repeat(first));
+  CHECK(pool.mark_others(first));
+  CHECK(!pool.mark_others(first));
+  held.release(), again.release();
+  CHECK(pool.may_repeat(first));
+  const BlockTrace second = trace_of();
+  REQUIRE(second.taken.size() == 1);
+  CHECK(second.taken[0] != first.taken[0]);
+  CHECK(pool.reserved() == 128);
+  pool.trim();
+  CHECK(!pool.mark_others(second));
 }
 
-TEST_CASE("a trace leaves out kept blocks that it is told of, and is no whole one if some are returned meanwhile") {
+TEST_CASE("a trace of which blocks were returned meanwhile is no whole one") {
   Pool pool;
-  const std::byte* of_batch = nullptr;
-  {
-    const Handle batch(pool, 64, Category::data, "batch");
-    of_batch = batch.data();
-  }
   pool.begin_trace();
-  pool.leave_out(of_batch);
   pool.trace(true);
-  {
-    const Handle own(pool, 64, Category::activations, "own");
-    CHECK(own.data() != of_batch);
-  }
+  { const Handle own(pool, 64, Category::activations, "own"); }
   pool.trim();
   const BlockTrace trace = pool.end_trace({});
   CHECK(!trace.is_whole);
   CHECK(!pool.may_repeat(trace));
-  const Handle again(pool, 64, Category::data, "again");  // those left out came back
-  CHECK(pool.reserved() == 64);
 }
 
 TEST_CASE("the same steps of a trace take the same blocks, in whatever order they were given back") {

@@ -54,6 +54,9 @@ class CudaGraphs final : LaunchWatch {
   /// True if the graphs' blocks are as they were.
   bool may_repeat() const { return has_graphs() && pool_.may_repeat(trace_); }
 
+  /// Of graphs that may not be repeated: true if the program uses blocks of theirs that it did not use before.
+  bool gives_way() { return pool_.mark_others(trace_); }
+
   /// is_noted: false for an eager step that is not as the others, such as one of other extents.
   void begin(StepWay way, bool is_noted = true);
   /// Writes the numbers, and what place() gave for the update if it is one. True: the part was repeated, and nothing is
@@ -61,6 +64,8 @@ class CudaGraphs final : LaunchWatch {
   bool begin_part(const StepNumbers& numbers, const UpdateScalars* update = nullptr);
   /// Throws   Error(usage) if launches of a captured step have other arguments than those of the last eager one
   void end_part();
+  /// The eager step under way is not as the others.
+  void leave_out_step() { is_noted_ = false; }
   void end();
   /// After an exception: ends a capture, and forgets.
   void abandon() noexcept;

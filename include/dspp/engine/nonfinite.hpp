@@ -264,7 +264,6 @@ class FiniteGuard {
     forward = {};
   }
   constexpr void drop_step() { step_ = {}; }
-  constexpr const Suspect<B>& kept() const { return step_; }
   /// Restarts the count of skipped steps.
   constexpr void reset() { skipped_ = 0; }
 

@@ -89,8 +89,8 @@ void check_has_no_hidden_members(const B& batch);
 /// were not. Every step has the same bits as without.
 ///
 /// It is eager, too: for other extents than before (if they come twice, they are those to repeat from then on); after
-/// set_optimizer, restart, resume, and errors; while a profile is taken; and where a block that the graphs need is in
-/// use, such as by a tensor that the program has kept, and captured anew if it still is in the next.
+/// set_optimizer, restart, resume, and errors; while a profile is taken; and where the program uses a block that the
+/// graphs need, such as for a tensor that it has kept. If it does so again, graphs are captured in other blocks.
 ///
 /// Cost     a repeated micro-step is a copy of its batch and of StepNumbers, and one launch; so is its update
 /// Memory   a batch; what the device's Graphs need
@@ -108,10 +108,6 @@ class StepGraphs<D, B> {
   template <class Engine, class Batches>
   PendingReport train(Engine& engine, const Batches& batches, CallSite site) {
     if (!engine.config().graphs) return train_eagerly(engine, batches, site);
-    std::vector<const std::byte*> of_last_batch;
-    for_each_tensor(engine.guard_.kept().batch, [&](const char*, const auto& tensor) {
-      if (tensor) of_last_batch.push_back(tensor.storage().data());
-    });
     engine.finish_step();
     Otherwise unless_issued([&] {
       is_under_way_ = false;
@@ -124,7 +120,7 @@ class StepGraphs<D, B> {
     const auto end = std::end(micro_batches);
     for (auto next = std::begin(micro_batches); next != end;) {
       const B& batch = *next;
-      done == 0 ? begin(engine, batch, of_last_batch) : require_same_extents(batch, done);
+      done == 0 ? begin(engine, batch) : require_same_extents(batch, done);
       const auto end_micro_step = [&] {
         ++next;
         if (++done < accumulate) return;
@@ -150,7 +146,7 @@ class StepGraphs<D, B> {
 
  private:
   template <class Engine>
-  void begin(Engine& engine, const B& batch, const std::vector<const std::byte*>& of_last_batch) {
+  void begin(Engine& engine, const B& batch) {
     if (!graphs_) {
       check_has_no_hidden_members(batch);
       graphs_ = std::make_unique<typename D::Graphs>(engine.world().memory());
@@ -166,19 +162,18 @@ class StepGraphs<D, B> {
     others_ = extents == extents_ ? std::vector<Size>() : std::move(extents);
     way_ = is_usual && D::Graphs::may_capture() ? next_way() : StepWay::eager;
     graphs_->begin(way_, is_usual);
-    if (way_ == StepWay::captured)  // the next batch may have these
-      for (const std::byte* data : of_last_batch) engine.world().memory().leave_out(data);
     is_under_way_ = true;
   }
   /// Of a step as those before.
   StepWay next_way() {
-    if (graphs_->may_repeat()) return misses_ = 0, StepWay::repeated;
-    if (graphs_->has_graphs() && misses_++ == 0) return StepWay::eager;
-    if (!graphs_->has_notes()) return StepWay::eager;
-    return misses_ = 0, StepWay::captured;
+    if (graphs_->may_repeat()) return StepWay::repeated;
+    if (graphs_->has_graphs() && graphs_->gives_way()) return StepWay::eager;
+    return graphs_->has_notes() ? StepWay::captured : StepWay::eager;
   }
-  void require_same_extents(const B& batch, Size done) const {
-    if (way_ != StepWay::eager && all_extents_of(batch) != extents_) refuse_other_extents(done + 1);
+  void require_same_extents(const B& batch, Size done) {
+    if (all_extents_of(batch) == extents_) return;
+    if (way_ != StepWay::eager) refuse_other_extents(done + 1);
+    graphs_->leave_out_step();
   }
   void set_inputs(const B& batch) {
     copy_inputs<D>(inputs_, batch);
@@ -266,7 +261,6 @@ class StepGraphs<D, B> {
   std::vector<Size> extents_, others_;  ///< of the inputs; of the last step, where it had others
   StepWay way_ = StepWay::eager;
   bool is_under_way_ = false;
-  int misses_ = 0;  ///< steps that could not be repeated since one was
   std::vector<TracedBlock> left_;
   TracedBlock sums_of_reports_, scalars_;
   List<Metric> reported_;

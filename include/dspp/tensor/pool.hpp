@@ -93,15 +93,15 @@ class Pool {
   void trim() noexcept;
 
   /// Begins a trace, which notes what is given out between trace(true) and trace(false). There, blocks come in an order
-  /// that depends on which are kept alone, and none that the program beside had: it would take them again.
+  /// that depends on which are kept alone.
   void begin_trace();
   void trace(bool on);
-  /// Has it leave out the kept block with these bytes, which was the program's, if there is one.
-  void leave_out(const std::byte* data);
   /// Ends it. `used`: addresses of blocks, in order, that are used beside those that were given out.
   BlockTrace end_trace(const std::vector<const std::byte*>& used);
   /// True if what a trace took is kept, and what it used beside was not given back since.
   bool may_repeat(const BlockTrace& trace) const;
+  /// Marks what a trace took and is in use: it is others', and later traces leave it out. False: it was marked before.
+  bool mark_others(const BlockTrace& trace);
   /// Raises the peaks as if the trace's blocks were given out once more, and keeps them from others until end_repeat.
   void begin_repeat(const BlockTrace& trace);
   void end_repeat(const BlockTrace& trace) noexcept;
@@ -141,12 +141,11 @@ class Pool {
     Block* above = nullptr;  // the next kept one of its class
     Block* below = nullptr;
     std::uint64_t use = 0, trace = 0;  // the numbers of its last use, and of the last trace that has it; 0: none has
-    bool is_beside = false;            // given back during a trace that does not have it
+    bool is_others = false;            // traces leave it out
 
     Size capacity() const { return size_class->first; }
   };
 
-  bool is_beside(const Block& block) const { return tracing_ && block.trace != traces_; }
   template <class Less>
   void order_kept(Less less);
   void begin_use(Block* block, Size bytes, Category category, const char* label);
@@ -173,7 +172,7 @@ class Pool {
     Size live = 0, peak = 0;  // at its begin, as those below
     CategoryBytes live_by{}, peaks{}, at_peak{};
     bool is_on = false;
-    std::vector<Block*> beside{};  // while it is on, not in the lists of kept ones
+    std::vector<Block*> others{};  // kept ones, out of their lists while it is on
   };
   std::unique_ptr<Tracing> tracing_;
   bool poisons_ = false;
@@ -241,7 +240,7 @@ DSPP_INLINE MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const c
 
 DSPP_INLINE void Pool::begin_use(Block* block, Size bytes, Category category, const char* label) {
   static_cast<MemoryBlock<Pool>&>(*block) = {block->data, bytes, category, 0, this, label, nullptr, nullptr};
-  block->use = ++uses_, block->is_beside = false;
+  block->use = ++uses_;
   slack_ += block->capacity() - bytes;
   link(block);
   live_[category] += bytes;
@@ -263,13 +262,6 @@ DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
   slack_ -= block->capacity() - block->bytes;
-  block->is_beside = is_beside(*block);
-  if (block->is_beside && tracing_->is_on) {
-    try {
-      return tracing_->beside.push_back(block);
-    } catch (...) {  // the trace may take it
-    }
-  }
   keep(block);
 }
 

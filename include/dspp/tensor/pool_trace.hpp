@@ -39,29 +39,23 @@ DSPP_INLINE void Pool::begin_trace() {
 }
 
 DSPP_INLINE void Pool::trace(bool on) {
-  auto& beside = tracing_->beside;
+  auto& others = tracing_->others;
   tracing_->is_on = on;
   if (!on) {
-    for (Block* block : std::exchange(beside, {})) keep(block);
+    for (Block* block : std::exchange(others, {})) keep(block);
     return;
   }
   for (auto* block = static_cast<Block*>(oldest_); block;) {
     auto* const next = static_cast<Block*>(block->next);
-    if (block->is_beside && is_beside(*block)) beside.push_back(take_kept(block));
+    if (block->is_others) others.push_back(take_kept(block));
     block = next;
   }
   order_kept([](const Block* a, const Block* b) { return a->data < b->data; });
 }
 
-DSPP_INLINE void Pool::leave_out(const std::byte* data) {
-  for (MemoryBlock<Pool>* block = oldest_; block; block = block->next)
-    if (block->data == data) static_cast<Block*>(block)->is_beside = true;
-}
-
 DSPP_INLINE BlockTrace Pool::end_trace(const std::vector<const std::byte*>& used) {
   if (tracing_->is_on) trace(false);
   const std::unique_ptr<Tracing> tracing = std::move(tracing_);
-  for (MemoryBlock<Pool>* block = oldest_; block; block = block->next) static_cast<Block*>(block)->is_beside = false;
   BlockTrace trace = std::move(tracing->trace);
   trace.peak = peak_ - tracing->live;
   for (int i = 0; i < category_count; ++i) {
@@ -101,6 +95,14 @@ DSPP_INLINE bool Pool::may_repeat(const BlockTrace& trace) const {
          std::all_of(trace.used.begin(), trace.used.end(), [&](const auto& one) {
            return !is_kept(one.first) && static_cast<const Block*>(one.first)->use == one.second;
          });
+}
+
+DSPP_INLINE bool Pool::mark_others(const BlockTrace& trace) {
+  bool is_new = false;
+  if (!trace.is_whole || trace.returned != traced_returned_) return is_new;
+  for (MemoryBlock<Pool>* block : trace.taken)
+    if (block->references > 0) is_new |= !std::exchange(static_cast<Block*>(block)->is_others, true);
+  return is_new;
 }
 
 DSPP_INLINE void Pool::end_repeat(const BlockTrace& trace) noexcept {
