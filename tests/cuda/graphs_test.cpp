@@ -15,7 +15,7 @@ using namespace dspp;
 
 namespace {
 
-struct Device {
+struct OnGpu {
   CudaMemory memory;
   Pool pool{0, &memory};
 };
@@ -47,7 +47,7 @@ constexpr auto rate_of = [](const UpdateScalars& of_range) {
 }  // namespace
 
 TEST_CASE("the table has the numbers of each part, and what the host makes of a step for each kind of range") {
-  Device device;
+  OnGpu device;
   CudaGraphs graphs(device.pool);
   const RangeSettings plain{}, slow{.decays = false, .lr_factor = 0.5};
   const Rate *of_plain = nullptr, *of_slow = nullptr;
@@ -76,7 +76,7 @@ TEST_CASE("the table has the numbers of each part, and what the host makes of a 
 }
 
 TEST_CASE("rules that do not fit the table are a sentence") {
-  Device device;
+  OnGpu device;
   CudaGraphs graphs(device.pool);
   graphs.begin(StepWay::eager);
   graphs.begin_part({});
@@ -92,7 +92,7 @@ TEST_CASE("rules that do not fit the table are a sentence") {
 }
 
 TEST_CASE("memory is taken during a capture, and what is given back then is freed when the step has been issued") {
-  Device device;
+  OnGpu device;
   CudaGraphs graphs(device.pool);
   for (const StepWay way : {StepWay::eager, StepWay::eager}) {
     graphs.begin(way);
