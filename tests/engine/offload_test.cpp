@@ -226,10 +226,10 @@ void check_refusals(Size most) {
 }  // namespace
 
 TEST_CASE("a step with a refused read or write changes nothing on any rank, and its repetition has its bits") {
-  const Size most = sanitizer == Sanitizer::none ? 100 : 3;
+  const Size most = sanitizer == Sanitizer::none ? 8 : 2;
   check_refusals<AdamW, 2, Bf16>(most);
-  check_refusals<Lamb, 3, F64>(std::min<Size>(most, 6));  // its ranks sum norms between the reads
-  check_refusals<Muon, 1, F64>(std::min<Size>(most, 6));  // and gather matrices
+  check_refusals<Lamb, 3, F64>(std::min<Size>(most, 3));  // its ranks sum norms between the reads
+  check_refusals<Muon, 1, F64>(std::min<Size>(most, 3));  // and gather matrices
 }
 
 TEST_CASE("a disk that takes no file, or too small a one, ends a training before its first step; a folder is named") {

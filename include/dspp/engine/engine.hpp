@@ -451,8 +451,8 @@ constexpr void Engine<Model, Optimizer>::issue_step() {
   const StepLimits limits = detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value(), graphs_.numbers());
   ops::judge_step<D>(world_.memory(), limits, norm.data(), scalars.data());
   norm.release();
-  state_.in_step(world_.all(), scalars, [&] {
-    if (check_.due()) check_ranks(*this, check_, scalars);
+  const auto check = [&] { check_.due() ? check_ranks(*this, check_, scalars) : void(); };
+  state_.in_step(world_.all(), scalars, check, [&] {
     update_units<T, D>(units(), optimizer_, state_, scalars_of_update(), scalars.data(), world_.tp());
   });
   step_.begin(this, scalars, scale_.value());

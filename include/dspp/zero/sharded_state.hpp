@@ -80,14 +80,15 @@ class ShardedState {
     return {b, replicas_->owned(b), replicas_->owned_values(b), change(b)};
   }
 
-  /// Runs update(), which reads and updates the state in a step of `scalars`. Of state that is on a disk it counts on
-  /// all ranks or on none: if it throws on one, values and state are what they were before, and every rank throws.
+  /// Runs check(), which reads the state in a step of `scalars`, and update(), which updates it. Of state that is on a
+  /// disk that counts on all ranks or on none: if it throws on one, values and state are what they were before, and
+  /// every rank throws.
   ///
   /// Cost     of state on a disk, two numbers summed over `ranks` if there are several
   /// Memory   the same, the values of one bucket
-  template <class F>
-  constexpr void in_step(CommunicatorOf<D>& ranks, const Tensor<double, 1, D>& scalars, F update) {
-    if (store_.tier() != Tier::disk) return update();
+  template <class Check, class Update>
+  constexpr void in_step(CommunicatorOf<D>& ranks, const Tensor<double, 1, D>& scalars, Check check, Update update) {
+    if (store_.tier() != Tier::disk) return check(), update();
     updates_ = true;
     scalars.read(
         [&](const auto* host) { updates_ = host[StepScalars::verdict] == static_cast<double>(StepVerdict::update); });
@@ -101,6 +102,8 @@ class ShardedState {
     try {
       settle();
       store_.begin_step();
+      check();
+      store_.read_ahead();
       update();
       keep_no_values();
       store_.write_all();

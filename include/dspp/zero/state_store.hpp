@@ -97,12 +97,17 @@ class StateStore {
     return static_cast<int>(static_cast<bool>(own.first)) + static_cast<int>(static_cast<bool>(own.second));
   }
 
-  /// From here to end_step(), buckets are fetched in the order of their numbers, and the next is read ahead. What fails
-  /// is kept until then, so that this rank takes part in what the others wait for: fetched state may be anything.
+  /// What fails from here to end_step() is kept until then, so that this rank takes part in what the others wait for:
+  /// fetched state may be anything.
   constexpr void begin_step() { is_in_step_ = true; }
+  /// From here to end_step(), buckets are fetched in the order of their numbers, and the next is read ahead.
+  constexpr void read_ahead() {
+    write_all();
+    reads_ahead_ = true;
+  }
   /// The first error since begin_step(), which keep() or forget() must follow; null: none.
   constexpr AtRunTime<std::exception_ptr> end_step() {
-    is_in_step_ = false;
+    is_in_step_ = reads_ahead_ = false;
     return static_cast<AtRunTime<std::exception_ptr>&&>(failure_);
   }
   /// Writes what was changed, waits for it, and releases all windows.
@@ -189,7 +194,7 @@ class StateStore {
     wait_for(*window);
     unreadable.cancel();
     current_ = bucket;
-    if (is_in_step_) {
+    if (reads_ahead_) {
       std::size_t next = bucket + 1;
       while (next < places_.size() && places_[next].contents.elements == 0) ++next;
       if (next < places_.size() && !find(next)) open(next);
@@ -296,7 +301,7 @@ class StateStore {
   Size end_ = 0;
   std::int64_t writes_ = 0, versions_ = 0;
   std::size_t current_ = none;  ///< the bucket that was fetched last
-  bool is_in_step_ = false;
+  bool is_in_step_ = false, reads_ahead_ = false;
   AtRunTime<std::exception_ptr> failure_;
   AtRunTime<std::string> folder_;
   io::BlockCalls* calls_ = nullptr;
