@@ -191,12 +191,14 @@ DSPP_CUDA_INLINE void CudaMemory::fill(std::byte* data, Size bytes, unsigned cha
 }
 
 DSPP_CUDA_INLINE void CudaMemory::zero(std::byte* to, Size bytes) {
+  if (bytes == 0) return;
   const cudaStream_t stream = gpu::stream_of(*this);
   gpu::note_launch("zero", to, bytes);
   gpu::check_issued({"zero", 1, bytes}, stream, cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), stream));
 }
 
 DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
+  if (bytes == 0) return;
   const cudaStream_t stream = gpu::stream_of(*this);
   gpu::note_launch("copy", to, from, bytes);
   gpu::check_issued({"copy", 1, bytes}, stream,
@@ -296,8 +298,13 @@ DSPP_CUDA_INLINE void CudaMemory::throw_found(const CudaFault& found) {
   if (found.check == 0) return;
   const cudaStream_t stream = gpu::stream_of(*this);
   gpu::check_issued({"to_host"}, stream, cudaMemsetAsync(fault_, 0, sizeof found, stream));
-  if (found.check > first_check_of_step)
-    return (*checks_of_step_)[static_cast<std::size_t>(found.check - first_check_of_step - 1)](found);
+  if (found.check > first_check_of_step) {
+    const auto of_step = static_cast<std::size_t>(found.check - first_check_of_step - 1);
+    if (checks_of_step_ && of_step < checks_of_step_->size()) return (*checks_of_step_)[of_step](found);
+    fail(ErrorCode::state,
+         "dspp: a repeated step needs indexes and counts in their ranges, but a check on the GPU found another, of an "
+         "engine whose report was read after another engine's step. Read each report before the next step.");
+  }
   checks[static_cast<std::size_t>(found.check - 1)](found);
 }
 

@@ -30,7 +30,7 @@ class LaunchWatch {
 /// The digests of a launch's arguments, bit for bit; padding does not count.
 ///
 /// Where the compiler cannot clear the padding of a class (clang's before 20 cannot), those that may have some are left
-/// out: numbers in them are not compared.
+/// out: numbers in them are not compared. Nor are those of classes that are not copied as bytes.
 class ArgumentDigest {
  public:
   ArgumentDigest(LaunchWatch& watch, const char* operation) : watch_(watch), launch_{operation} {}
@@ -41,7 +41,7 @@ class ArgumentDigest {
     if constexpr (std::is_pointer_v<A>) {
       add_word(reinterpret_cast<std::uintptr_t>(argument));
     } else if constexpr (std::is_class_v<A>) {
-      add_class(argument);
+      if constexpr (std::is_trivially_copyable_v<A>) add_class(argument);
     } else {
       add_bytes(&argument, sizeof argument);
     }
@@ -51,7 +51,6 @@ class ArgumentDigest {
  private:
   template <class A>
   void add_class(A argument) {
-    static_assert(std::is_trivially_copyable_v<A>);
     constexpr bool is_dense = std::has_unique_object_representations_v<A> || sizeof(A) == alignof(A);
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_clear_padding)

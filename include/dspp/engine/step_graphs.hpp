@@ -90,7 +90,10 @@ void check_has_no_hidden_members(const B& batch);
 ///
 /// It is eager, too: for other extents than before (if they come twice, they are those to repeat from then on); after
 /// set_optimizer, restart, resume, and errors; while a profile is taken; and where the program uses a block that the
-/// graphs need, such as for a tensor that it has kept. If it does so again, graphs are captured in other blocks.
+/// graphs need, such as for a tensor that it has kept. If it does so again, graphs are captured in other blocks; after
+/// three captures of which none was repeated, steps stay eager until one of those changes.
+///
+/// A repeated step does not call loss(): what a model keeps, counts or prints there stays as it was.
 ///
 /// Cost     a repeated micro-step is a copy of its batch and of StepNumbers, and one launch; so is its update
 /// Memory   a batch; what the device's Graphs need
@@ -103,12 +106,14 @@ class StepGraphs<D, B> {
   /// What launches have in them changed.
   void forget() {
     if (graphs_) graphs_->forget();
+    captures_ = 0;
   }
 
   template <class Engine, class Batches>
   PendingReport train(Engine& engine, const Batches& batches, CallSite site) {
     if (!engine.config().graphs) return train_eagerly(engine, batches, site);
     engine.finish_step();
+    engine.abandon(engine.own_);  // a forward without its backward: the first micro-step is this step's
     Otherwise unless_issued([&] {
       is_under_way_ = false;
       if (graphs_) graphs_->abandon();
@@ -153,8 +158,8 @@ class StepGraphs<D, B> {
     }
     std::vector<Size> extents = all_extents_of(batch);
     if (extents_.empty() || (extents != extents_ && extents == others_)) {
-      graphs_->forget();
-      inputs_ = {};
+      forget();
+      inputs_ = {}, extents_.clear();
       inputs_ = inputs_like(batch);
       extents_ = extents;
     }
@@ -166,9 +171,11 @@ class StepGraphs<D, B> {
   }
   /// Of a step as those before.
   StepWay next_way() {
-    if (graphs_->may_repeat()) return StepWay::repeated;
+    if (graphs_->may_repeat()) return captures_ = 0, StepWay::repeated;
     if (graphs_->has_graphs() && graphs_->gives_way()) return StepWay::eager;
-    return graphs_->has_notes() ? StepWay::captured : StepWay::eager;
+    if (!graphs_->has_notes() || captures_ == most_captures) return StepWay::eager;
+    ++captures_;
+    return StepWay::captured;
   }
   void require_same_extents(const B& batch, Size done) {
     if (all_extents_of(batch) == extents_) return;
@@ -261,6 +268,8 @@ class StepGraphs<D, B> {
   std::vector<Size> extents_, others_;  ///< of the inputs; of the last step, where it had others
   StepWay way_ = StepWay::eager;
   bool is_under_way_ = false;
+  static constexpr int most_captures = 3;
+  int captures_ = 0;  ///< since a step was repeated
   std::vector<TracedBlock> left_;
   TracedBlock sums_of_reports_, scalars_;
   List<Metric> reported_;

@@ -272,7 +272,8 @@ DSPP_INLINE void Pool::trim() noexcept {
 DSPP_INLINE Pool::Block* Pool::acquire(Size bytes) {
   const auto found = sizes_.lower_bound(bytes);
   if (found != sizes_.end() && found->first == bytes && found->second.kept) return take_kept(found->second.kept);
-  const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes));
+  const Size before = tracing_ ? tracing_->peak : 0;  // a trace counts its own peak
+  const Size most = reserved_at_most(std::max({peak_, before, live_total_ + bytes}));
   if (reserved_ + bytes > most)
     if (Block* larger = larger_kept(found, bytes)) return larger;
   make_room(bytes, limit_ > 0 ? std::min(limit_, most) : most);
