@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks in a file come back as they were, in every size and where a file system refuses direct transfers; what is not
 // the block that was asked for, or cannot be transferred, is a sentence.
-// labels: io thread races
+// labels: thread races
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
