@@ -281,7 +281,7 @@ TEST_CASE("whichever call of a captured or a repeated step fails is a sentence, 
   for (const Size step : {2, 3}) {
     const int calls = calls_of_step(step);
     for (const bool is_late : {false, true})
-      for (int n = 1; n <= calls; ++n) {
+      for (int n = 1; n <= calls; n += is_late ? 4 : 1) {  // late: the error comes by a later call
         const FailedRun run = train_with_failure(step, n, is_late);
         INFO("step ", step, ", call ", n, is_late ? ", late, " : ", ", run.call, ": ", run.sentence);
         CHECK(software_gpu::live() == before);

@@ -324,12 +324,14 @@ Seen train_on_made(Made made, bool graphs, Size accumulate) {
 }  // namespace
 
 TEST_CASE("batches that take turns in the memory of the graphs get blocks of their own, and steps are repeated") {
-  for (const Made made : {Made::ahead, Made::within, Made::beside})
-    for (const Size accumulate : {1, 3}) {
+  for (const Size accumulate : {1, 3}) {
+    const Seen eager = train_on_made(Made::ahead, false, accumulate);
+    for (const Made made : {Made::ahead, Made::within, Made::beside}) {
       CAPTURE(static_cast<int>(made));
       CAPTURE(accumulate);
-      CHECK(train_on_made(made, true, accumulate) == train_on_made(made, false, accumulate));
+      CHECK(train_on_made(made, true, accumulate) == eager);
     }
+  }
 }
 
 namespace {
