@@ -228,7 +228,7 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
 template <class Holder, class F>
 void read_state(Holder& holder, F work) {
   if constexpr (requires { holder.state(); })
-    if (holder.state().store().tier() == Tier::disk) return all_or_none(holder.world().host(), work);
+    if (holder.state().store().tier() == Tier::disk) return all_or_none(holder.world().all(), work);
   work();
 }
 
