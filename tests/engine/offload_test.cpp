@@ -184,7 +184,7 @@ void check_refusals(Size most) {
   using Kind = FaultyBlocks::Kind;
   using What = FaultyBlocks::What;
   CAPTURE(Stage);
-  const Folder folder;
+  const Folder folder(in_memory());
   const std::string path = folder.path.string();
   const auto train = [&](FaultyBlocks& calls) { return train_repeated<O, Stage, Precision>(path, calls); };
   FaultyBlocks none;

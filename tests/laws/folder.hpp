@@ -23,11 +23,16 @@ inline std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// A folder of files that wait for no disk, where there is one.
+inline fs::path in_memory() {
+  return ::access("/dev/shm", W_OK | X_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
+}
+
 /// Removed with its contents at the end of the test.
 struct Folder {
   fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / ("dspp_" + std::string(6, 'X'))).string();  // mkdtemp fills it
+  explicit Folder(const fs::path& in = fs::temp_directory_path()) {
+    std::string name = (in / ("dspp_" + std::string(6, 'X'))).string();  // mkdtemp fills it
     REQUIRE(mkdtemp(name.data()) != nullptr);
     path = name;
   }
