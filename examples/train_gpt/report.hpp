@@ -142,8 +142,9 @@ class Report {
         .add("steps", o.steps)
         .add("params", plan_.parameters)
         .add("bytes", dspp::json_of(bytes(o)))
-        .add("peak_bytes", dspp::json_of(peak(o)))
-        .add("offloaded_bytes", dspp::json_of(tiers(o)))
+        .add("peak_bytes", dspp::json_of(peak(o)));
+    if (const auto offloaded = tiers(o); !offloaded.empty()) result.add("offloaded_bytes", dspp::json_of(offloaded));
+    result
         .add("reserved_bytes",
              dspp::JsonObject().add("at_most", plan_.reserved_at_most()).add("measured", o.peak_reserved))
         .add("traffic", dspp::json_of(traffic(o)));
