@@ -49,7 +49,7 @@ F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<3>, Shar
 F64 | engine/engine.hpp | replicas().complete_all();\n  if (replicas().checks_reductions()) | if (replicas().checks_reductions())
 F64, Tp<2>, SequenceParallel | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
 F64, Tp<2> | parallel/column.hpp | c.groups = Groups; | c.groups = 1;
-F64 | tensor/pool.hpp | const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes)); | const Size most = reserved_ + 2 * bytes;
+F64 | tensor/pool.hpp | const Size most = reserved_at_most(std::max({peak_, before, live_total_ + bytes})); | const Size most = reserved_ + 2 * bytes;
 F64 | parallel/vocab.hpp | first, valid, dy, counted, weights, wanted) | first, valid, dy, counted, {}, wanted)
 F64 | autograd/recompute.hpp | const typename Tape<D>::Recording off = x.tape().rehearse(); | const typename Tape<D>::Recording off = x.tape().rehearse(); x.tape().context().random.first_sample += 1;
 F64 | autograd/recompute.hpp | tape.backward_of(forward, std::move(dy)); | tape.context().training = false; tape.backward_of(forward, std::move(dy)); tape.context().training = true;
