@@ -132,7 +132,8 @@ static int start(int argc, char** argv, const Launch& launch) {
   const auto source = read_source(job);
   job.model.vocabulary = source->vocabulary();
   const auto paper = plan<Model>(job.model, job.sizes(), plan_options(job));
-  check_memory<D>(job.ranks, launch, paper.peak);
+  check_pool_limit(job.pool_limit, paper.peak);
+  check_memory<D>(job.ranks, launch, paper.peak + paper.host);
   if (launch.is_first())
     std::printf("%s, %lld %s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
                 static_cast<long long>(job.ranks),

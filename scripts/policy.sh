@@ -47,10 +47,11 @@ take_offload() {
   esac
 }
 
-# offload_by_policy: gives the policy that member.
+# offload_by_policy <what:where>: gives that member to the policy, or to the one in examples/train_gpt.cpp.
 offload_by_policy() {
+  [ -n "$policy" ] || policy=$(sed -n 's/^using TrainPolicy = \(Policy<.*>\);$/\1/p' "$root/examples/train_gpt.cpp")
   case $policy in
-    '') policy="Policy<Zero<2>, FastPrecision, $offload>" ;;
+    '') refuse "--offload $1 needs the policy that it is added to, but examples/train_gpt.cpp has none on one line. Give it by --policy." ;;
     *Offload*) refuse "--offload $1 needs a policy that offloads nothing itself, but $policy does. Leave one of them out." ;;
     'Policy<>') policy="Policy<$offload>" ;;
     *) policy="${policy%>}, $offload>" ;;

@@ -52,4 +52,16 @@ void check_memory(Size ranks, const dspp::Launch& launch, Size planned_bytes_per
     check(device, dspp::round_up(ranks - device, devices) / devices);
 }
 
+/// Fails where the plan's peak is above the limit of a rank's pool.
+///
+/// Throws   Error(usage)
+inline void check_pool_limit(Size limit, Size planned_peak) {
+  if (limit == 0 || planned_peak <= limit) return;
+  dspp::fail(dspp::ErrorCode::usage,
+             "dspp: --pool-limit needs at least the " + std::to_string(planned_peak) + " bytes (" +
+                 dspp::readable_bytes(planned_peak) + ") of the plan's peak, but got " + std::to_string(limit) +
+                 ". Raise it, lower --width, --layers, --micro-batch or --sequence, raise the ZeRO stage, or give "
+                 "--offload.");
+}
+
 }  // namespace train_gpt

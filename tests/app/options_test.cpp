@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <random>
+#include <string>
 
 #include <dspp/app/options.hpp>
 
@@ -50,6 +51,26 @@ std::string sentence(std::vector<const char*> words) {
 }
 
 }  // namespace
+
+TEST_CASE("a number of bytes has a unit of 1024, or none") {
+  CHECK(bytes_named("--limit", "1000000") == 1000000);
+  CHECK(bytes_named("--limit", "1KiB") == 1024);
+  CHECK(bytes_named("--limit", "64MiB") == 64_MiB);
+  CHECK(bytes_named("--limit", "2GiB") == 2048_MiB);
+  CHECK(bytes_named("--limit", "8TiB") == Size{8} << 40);
+  for (const char* text : {"", "MiB", "0", "-1MiB", "1.5GiB", "64MB", "64 MiB", "64mib", "8388608TiB", "0x10", "nan",
+                           "99999999999999999999"}) {
+    CAPTURE(text);
+    std::string said;
+    try {
+      bytes_named("--limit", text);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    CHECK(said == "dspp: --limit needs a number of bytes of at least 1, but got '" + std::string(text) +
+                      "'. Write 64MiB, 2GiB or 1000000.");
+  }
+}
 
 TEST_CASE("options without arguments keep their defaults, and none is given") {
   Values values;

@@ -75,6 +75,11 @@ TEST_CASE("f64: the state of every optimizer in the host's memory or on a disk g
   check_stage<AdamW, 3, F64, Tp<2>, SequenceParallel>({.ranks = 4, .steps = 2});
 }
 
+TEST_CASE("f32: the same, also where an optimizer has no state") {
+  check_stage<AdamW, 2, F32>({.ranks = 2, .steps = 2});
+  check_stage<Sgd, 1, F32>({.ranks = 2, .steps = 2});
+}
+
 TEST_CASE("bf16 and f16: the same with masters, also of steps that are skipped, and of averages") {
   check_stage<AdamW, 0, Bf16>({.ranks = 1, .steps = 3});
   check_stage<AdamW, 3, Bf16>({.ranks = 2, .accumulate = 3, .steps = 3});

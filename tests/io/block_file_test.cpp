@@ -78,6 +78,7 @@ void check_sizes(Refusing& calls) {
   BlockFile file;
   file.open(folder.path.string(), &calls);
   CHECK(fs::is_empty(folder.path));
+  if (calls.direct_open) CHECK(!file.is_direct());
   std::vector<Size> offsets;
   std::vector<Block> blocks;
   Size end = 0;
@@ -91,6 +92,7 @@ void check_sizes(Refusing& calls) {
   for (std::size_t i = 0; i < std::size(sizes); ++i)
     writes.push_back(file.start_write(offsets[i], {static_cast<Size>(i), 7}, blocks[i].memory.get(), sizes[i]));
   for (io::Transfer& write : writes) write.wait();
+  if (calls.direct_transfers) CHECK(!file.is_direct());
   for (std::size_t i = std::size(sizes); i-- > 0;) {
     CAPTURE(sizes[i]);
     Block back(sizes[i]);

@@ -22,7 +22,7 @@ whole_machine() {
   mkdir -p "$root" "$machine/bin" "$machine/headers/doctest" "$machine/headers/benchmark" "$machine/headers/Eigen" \
     "$machine/headers/CLI" "$machine/version" "$machine/apt"
   cp -R "$source/dspp" "$source/scripts" "$root"
-  mkdir "$root/examples" && cp -R "$source/examples/help" "$root/examples"
+  mkdir "$root/examples" && cp -R "$source/examples/help" "$source/examples/train_gpt.cpp" "$root/examples"
   cp "$here/stub.sh" "$machine/stub"
   chmod +x "$machine/stub"
   for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mkfifo mktemp mv readlink rm sed setsid sleep sort tail tr true; do

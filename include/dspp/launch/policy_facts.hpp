@@ -19,7 +19,8 @@ Facts policy_facts() {
                                                                  : "as the elements")
       .add("sequence parallel", P::sequence_parallel)
       .add("regather inputs", P::regather_inputs)
-      .add("attention by", name_of(P::attention_by));
+      .add("attention by", name_of(P::attention_by))
+      .add("optimizer's state in", name_of(P::optimizer_tier));
   for (Axis axis : all_axes)
     if (axis != Axis::Data) facts.add(name_of(axis), P::degrees[axis]);
   return facts;

@@ -18,6 +18,10 @@ enum class Tier {
   host,    ///< the host's memory beside it
   disk,    ///< a file
 };
+constexpr const char* name_of(Tier tier) {
+  constexpr const char* names[] = {"the device's memory", "the host's memory", "a file"};
+  return names[static_cast<int>(tier)];
+}
 
 /// An engine's optimizer state: masters and moments.
 struct Optimizer {};
