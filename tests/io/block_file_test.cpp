@@ -166,13 +166,13 @@ TEST_CASE("a block of another run's file is not taken, though its label is the o
 
 TEST_CASE("a folder that takes no file, and a disk without room, are sentences") {
   const Folder folder;
+  Refusing full;
+  full.extend_error = ENOSPC;
   BlockFile file;
   CHECK(sentence_of([&] { file.open(folder.file("absent")); })
             .starts_with("dspp: BlockFile needs '" + folder.file("absent") +
                          "' to take a file, but the system says: No such file or directory. Name a folder"));
   CHECK(!file.is_open());
-  Refusing full;
-  full.extend_error = ENOSPC;
   file.open(folder.path.string(), &full);
   const std::string sentence = sentence_of([&] { file.extend(12345); });
   CHECK(sentence.starts_with("dspp: BlockFile needs 12345 bytes at offset 0 of its file in '"));

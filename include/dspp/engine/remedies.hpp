@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <dspp/base/element.hpp>
+#include <dspp/placement/offload.hpp>
 #include <dspp/tensor/pool.hpp>
 #include <dspp/zero/stage.hpp>
 
