@@ -88,6 +88,7 @@ struct AttentionGradients {
   Size dq_step = 0;         ///< elements from one query head's dq to the next one's
   const T* bias = nullptr;  ///< [query heads, queries, keys], as dbias, or null
   Compute<T>* dbias = nullptr;
+  Compute<T>* y_dy = nullptr;  ///< the sum of a query's y dy, as log_sum_exp: attention_head_vjp's own
 
   /// The gradients of query head h alone.
   AttentionGradients query_head(const HeadExtents& extents, Size h) const {
@@ -95,6 +96,7 @@ struct AttentionGradients {
     AttentionGradients one = *this;
     one.q.data += columns, one.y.data += columns, one.dy.data += columns;
     one.log_sum_exp += h * extents.queries;
+    one.y_dy += h * extents.queries;
     one.dq.data += h * dq_step;
     if (bias != nullptr) one.bias += h * extents.queries * extents.keys;
     if (dbias != nullptr) one.dbias += h * extents.queries * extents.keys;
@@ -105,17 +107,10 @@ struct AttentionGradients {
 /// The gradients of attention_head for its inputs; the softmax is recomputed.
 ///
 /// Cost     10 queries keys head_dim operations a query head, half of that when causal
-/// Memory   scratch of at most a quarter of a MiB at head_dim 64, whatever the sequence
+/// Memory   scratch of at most a quarter of a MiB at head_dim 64, and a number for each query of each query head
 /// Source   Dao et al. 2022, algorithm 4
 template <class T>
-void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>& at);
-
-/// Queries and keys of a tile, forward and backward: products of 64 x 64 x head_dim run at nine tenths of the
-/// provider's best rate, and a causal sequence of 256 skips three eighths of its tiles.
-struct AttentionTile {
-  Size queries = 64, keys = 256, vjp_queries = 64, vjp_keys = 64;
-};
-inline constexpr AttentionTile attention_tile{};
+void attention_head_vjp(const HeadExtents& extents, AttentionGradients<T> at);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -274,25 +269,29 @@ struct AttentionBackward {
     }
   }
 
-  /// Adds what the queries [i, i + rows) of one query head contribute to dk and dv, and these keys to its dq.
-  void add(const AttentionGradients<T>& at, Size i, Size rows, bool first_use) {
+  /// Adds what the queries [i, i + rows) of one query head, which see keys before `end`, contribute to dk and dv, and
+  /// these keys to its dq.
+  void add(const AttentionGradients<T>& at, Size i, Size rows, Size end, bool first_use) {
     using enum Transpose;
+    const Size n = std::min(columns, end - first_key);  // none of the others is seen
     const Write keys_write = first_use ? Write::overwrite : Write::accumulate;
+    if (first_use)
+      for (const HeadRows<C>& sums : {dk, dv}) zero_rows(sums, {n, columns}, d);
     const HeadRows<const C> q = tile_rows(at.q, i, rows, d, q_room, true),
                             dy = tile_rows(at.dy, i, rows, d, q_room + tile * d, true);
-    multiply_tiles<C>(rows, columns, d, q, no, k, yes, scores, Write::overwrite);
-    multiply_tiles<C>(rows, columns, d, dy, no, v, yes, dscores, Write::overwrite);
-    for (Size row = 0; row < rows; ++row) add_row_of_gradients(at, i + row, scores[row], dscores[row]);
-    multiply_tiles<C>(columns, d, rows, scores, yes, dy, no, dv, keys_write);
-    multiply_tiles<C>(columns, d, rows, dscores, yes, q, no, dk, keys_write);
-    multiply_tiles<C>(rows, d, columns, dscores, no, k, no, {at.dq[i], at.dq.stride},
+    multiply_tiles<C>(rows, n, d, q, no, k, yes, scores, Write::overwrite);
+    multiply_tiles<C>(rows, n, d, dy, no, v, yes, dscores, Write::overwrite);
+    for (Size row = 0; row < rows; ++row) add_row_of_gradients(at, i + row, n, scores[row], dscores[row]);
+    multiply_tiles<C>(n, d, rows, scores, yes, dy, no, dv, keys_write);
+    multiply_tiles<C>(n, d, rows, dscores, yes, q, no, dk, keys_write);
+    multiply_tiles<C>(rows, d, n, dscores, no, k, no, {at.dq[i], at.dq.stride},
                       first_key <= extents.seen_from(i) ? Write::overwrite : Write::accumulate);
   }
 
-  void add_row_of_gradients(const AttentionGradients<T>& at, Size i, C* p, C* dp) const {
-    const KeyRange seen = extents.seen_of(i, first_key, columns);
+  void add_row_of_gradients(const AttentionGradients<T>& at, Size i, Size n, C* p, C* dp) const {
+    const KeyRange seen = extents.seen_of(i, first_key, n);
     if (seen.begin < seen.end) {
-      const C dot = dot_row(at.y[i], at.dy[i], d);
+      const C dot = at.y_dy[i];
       if (at.bias == nullptr && !(extents.rule.softcap > 0)) {
         const KeyRange blocks = blocks_of(seen);
         score_gradients(p + blocks.begin, dp + blocks.begin, blocks.end - blocks.begin, scale, at.log_sum_exp[i], dot);
@@ -305,7 +304,7 @@ struct AttentionBackward {
     }
     for (C* row : {p, dp}) {
       fill_unseen(row, 0, seen.begin, C(0));
-      fill_unseen(row, seen.end, columns, C(0));
+      fill_unseen(row, seen.end, n, C(0));
     }
   }
 
@@ -351,15 +350,11 @@ void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<co
 
 namespace detail {
 
-/// Rows [begin, end) of a gradient to which nothing contributes.
+/// Before the tiles of one query head: y_dy, and dq of the queries that see no key.
 template <class T>
-void zero_rows(HeadRows<T> rows, const KeyRange& range, Size columns) {
-  for (Size i = range.begin; i < range.end; ++i) std::fill_n(rows[i], columns, T{});
-}
-
-template <class T>
-void zero_unseen(const HeadExtents& extents, const AttentionGradients<T>& at) {
+void begin_query_head(const HeadExtents& extents, const AttentionGradients<T>& at) {
   constexpr Size tile = attention_tile.vjp_queries;
+  for (Size i = 0; i < extents.queries; ++i) at.y_dy[i] = dot_row(at.y[i], at.dy[i], extents.head_dim);
   for (Size i = 0; i < extents.queries; i += tile) {
     const Size rows = std::min(tile, extents.queries - i);
     const KeyRange seen = extents.seen_by_rows(i, rows);
@@ -370,10 +365,12 @@ void zero_unseen(const HeadExtents& extents, const AttentionGradients<T>& at) {
 }  // namespace detail
 
 template <class T>
-void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>& at) {
+void attention_head_vjp(const HeadExtents& extents, AttentionGradients<T> at) {
   using Tile = detail::AttentionBackward<T>;
-  const Scratch<Compute<T>> room(Tile::scratch_count(extents.head_dim));
-  for (Size h = 0; h < at.query_heads; ++h) detail::zero_unseen(extents, at.query_head(extents, h));
+  const Size tile_count = Tile::scratch_count(extents.head_dim);
+  const Scratch<Compute<T>> room(tile_count + at.query_heads * extents.queries);
+  at.y_dy = room.data() + tile_count;
+  for (Size h = 0; h < at.query_heads; ++h) detail::begin_query_head(extents, at.query_head(extents, h));
   const Size end = extents.queries > 0 ? extents.seen_by(extents.queries - 1) : 0;  // the keys after it have no query
   for (Size j = 0; j < end; j += Tile::keys) {
     const KeyRange range{j, std::min(j + Tile::keys, end)};
@@ -385,7 +382,7 @@ void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>&
         const Size rows = std::min(Tile::tile, extents.queries - i);
         const KeyRange seen = extents.seen_by_rows(i, rows);
         if (seen.begin == seen.end || seen.end <= j || seen.begin >= j + tile.columns) continue;
-        tile.add(head, i, rows, first_use);
+        tile.add(head, i, rows, seen.end, first_use);
         first_use = false;
       }
     }

@@ -12,6 +12,14 @@
 
 namespace dspp::cpu {
 
+/// Queries and keys of a tile, forward and backward: products of 64 x 64 x head_dim run at nine tenths of the
+/// provider's best rate, and a causal sequence of 256 skips three eighths of its pairs, since a tile ends with the keys
+/// that its queries see.
+struct AttentionTile {
+  Size queries = 64, keys = 256, vjp_queries = 64, vjp_keys = 128;
+};
+inline constexpr AttentionTile attention_tile{};
+
 /// One head's rows: element (i, c) is data[i * stride + c].
 template <class T>
 struct HeadRows {
@@ -81,6 +89,12 @@ void multiply_tiles(Size m, Size n, Size k, HeadRows<const C> a, Transpose ta, H
 template <class C>
 void fill_unseen(C* row, Size begin, Size end, C value) {
   for (Size j = begin; j < end; ++j) row[j] = value;
+}
+
+/// Rows [begin, end) of a gradient to which nothing contributes.
+template <class T>
+void zero_rows(HeadRows<T> rows, const KeyRange& range, Size columns) {
+  for (Size i = range.begin; i < range.end; ++i) std::fill_n(rows[i], columns, T{});
 }
 
 /// The blocks that hold a range.
