@@ -70,7 +70,7 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   job.device = device;
   const bool launched = launch.size > 1;
   if (launched) job.ranks = launch.size;
-  Size layers = job.model.layers;
+  Size layers = job.model.layers, segments = job.model.recompute_segments;
   dspp::Options options("train_gpt",
                         "Trains a GPT on a text or on token files. Ctrl-C ends the step, saves and reports;\n"
                         "under an mpirun of your own, SIGUSR1 to that does.");
@@ -84,6 +84,8 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   options.add("--sequence", job.model.sequence, WholeRange{1, 65536}, "bytes or tokens that the model sees at once");
   options.add("--micro-batch", job.micro_batch, WholeRange{1, 4096}, "sequences per replica and micro-step");
   options.add("--accumulate", job.accumulate, WholeRange{1, 4096}, "micro-steps per step");
+  options.add("--recompute-segments", segments, WholeRange{1, 1024},
+              "of the blocks; all but the last keep their input and run again in backward");
   options.add("--lr", job.lr, RealRange{1e-8, 10}, "learning rate after the warm-up");
   options.add("--steps", job.steps, WholeRange{0, 1'000'000'000}, "in all, those before a --resume too",
               "as many as fit");
@@ -142,6 +144,7 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: --resume needs to be what the training begins with, but --load is given, too. Leave one out.");
   job.model.layers = static_cast<int>(layers);
+  job.model.recompute_segments = static_cast<int>(segments);
   job.seed_given = options.given("--seed");
   job.by_time = options.given("--seconds") || !options.given("--steps");
   if (job.prompt.empty()) job.prompt = "\n";

@@ -61,7 +61,7 @@ inline void check_pool_limit(Size limit, Size planned_peak) {
              "dspp: --pool-limit needs at least the " + std::to_string(planned_peak) + " bytes (" +
                  dspp::readable_bytes(planned_peak) + ") of the plan's peak, but got " + std::to_string(limit) +
                  ". Raise it, lower --width, --layers, --micro-batch or --sequence, raise the ZeRO stage, or give "
-                 "--offload.");
+                 "--recompute-segments or --offload.");
 }
 
 }  // namespace train_gpt

@@ -4,4 +4,5 @@
 
 #include <dspp/plan/estimates.hpp>
 #include <dspp/plan/plan.hpp>
+#include <dspp/plan/segments_that_fit.hpp>
 #include <dspp/plan/table.hpp>

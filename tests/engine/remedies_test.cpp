@@ -76,9 +76,14 @@ TEST_CASE("the map of an Engine without room names higher stages, and their savi
 TEST_CASE("planned remedies save the stated bytes exactly") {
   using P = Policy<F32, Zero<2>>;
   const auto remedies = plan_remedies<Gpt<P>>(small, {.micro_batch = 4, .sequence = 8}, {.data = 2});
-  REQUIRE(remedies.size() == 2);
+  REQUIRE(remedies.size() == 3);
   CHECK(remedies[0].saved_bytes == planned<P>(4, 8).peak - planned<P>(2, 8).peak);
   CHECK(remedies[1].saved_bytes == planned<P>(4, 8).peak - planned<P>(4, 4).peak);
+  GptConfig again = small;
+  again.recompute_segments = 2;
+  CHECK(remedies[2].what == "recompute_segments = 2");
+  CHECK(remedies[2].saved_bytes ==
+        planned<P>(4, 8).peak - plan<Gpt<P>>(again, {.micro_batch = 4, .sequence = 8}, {.data = 2}).peak);
   // a limit that holds the state, but not the step
   const std::string map = map_under<P>(planned<P>(4, 8).peak - 1, remedies);
   CAPTURE(map);

@@ -310,6 +310,7 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.task.weighed) smaller |= keep_if_it_fails([](Drawn& d) { d.task.weighed = false; });
     if (drawn.task.model.longest > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.longest = 0; });
     if (drawn.task.grows) smaller |= keep_if_it_fails([](Drawn& d) { d.task.grows = false; });
+    if (drawn.task.model.segments > 1) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.segments = 1; });
     if (drawn.task.model.stacked > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.stacked = 0; });
     if (drawn.task.model.auxiliary != Auxiliary::none)
       smaller |= keep_if_it_fails(

@@ -62,7 +62,7 @@ struct RandomModel : Layer<P> {
       }
     }
     const MlpConfig block{.width = model.width, .ffn_width = 2 * model.heads, .initial = weights_of(model)};
-    if (model.stacked > 0) stack.emplace(model.stacked, block);
+    if (model.stacked > 0) stack.emplace(model.stacked, block), (*stack).segments = model.segments;
     if (model.final_norm) norm.emplace(model.width);
     if (model.vocab_bias) vocab_bias.emplace(model.vocabulary);
     const LinearConfig scores{.in = model.width, .out = model.scores, .bias = false, .initial = weights_of(model)};

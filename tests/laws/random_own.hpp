@@ -49,7 +49,8 @@ struct RandomOwnModel : Layer<P> {
                               .ffn_width = model.parts[0].ffn_width,
                               .vocabulary = model.vocabulary,
                               .sequence = model.longest,
-                              .init_std = deviation_of(model)});
+                              .init_std = deviation_of(model),
+                              .recompute_segments = model.segments});
     else if (model.crosses)
       across.emplace(RandomPart<P>::across_of(model, {.kv_heads = model.heads, .head_dim = 3}));
   }

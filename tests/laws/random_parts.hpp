@@ -213,7 +213,8 @@ struct RandomPart : Layer<P> {
             .window = part.window,
             .full_layers = model.full_layers,
             .init_std = deviation_of(model),
-            .loss_chunk_tokens = model.loss_chunk_tokens};
+            .loss_chunk_tokens = model.loss_chunk_tokens,
+            .recompute_segments = model.segments};
   }
   static GptConfig gpt_of(const DrawnModel& model, const DrawnPart& part) {
     return {.layers = std::max(1, model.stacked),
@@ -224,7 +225,8 @@ struct RandomPart : Layer<P> {
             .ffn_width = part.ffn_width,
             .dropout = part.bias ? 0 : part.probability,
             .init_std = deviation_of(model),
-            .loss_chunk_tokens = model.loss_chunk_tokens};
+            .loss_chunk_tokens = model.loss_chunk_tokens,
+            .recompute_segments = model.segments};
   }
 
   constexpr void visit(auto&& f) {

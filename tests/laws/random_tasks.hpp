@@ -103,6 +103,7 @@ struct DrawnModel {
   Size width = 8, heads = 2, vocabulary = 13, longest = 0, loss_chunk_tokens = 0;
   Size scores = 13;  ///< of a head that is not tied: the vocabulary rounded up to what ranks can share
   int stacked = 0;   ///< blocks of a Stack after the parts; of a library's model
+  int segments = 1;  ///< of them, recomputed
   Head head = Head::tied;
   bool final_norm = true;
   Auxiliary auxiliary = Auxiliary::none;
@@ -130,7 +131,7 @@ inline Initial weights_of(const DrawnModel& model) {
 
 /// The same function and names of parameters, with nothing computed twice and nothing in tiles.
 inline DrawnModel computed_once(DrawnModel model) {
-  model.loss_chunk_tokens = 0;
+  model.loss_chunk_tokens = 0, model.segments = 1;
   for (DrawnPart& part : model.parts) {
     if (part.home == PartHome::recomputed) part.home = PartHome::root;
     if (part.home == PartHome::recomputed_unit) part.home = PartHome::unit;
@@ -236,17 +237,18 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
       number(m.width) + ", heads " + number(m.heads) + ", vocabulary " + number(m.vocabulary) + ", sequence " +
       number(task.sequence) + ", positions " + number(m.longest) + ", loss_chunk_tokens " +
       number(m.loss_chunk_tokens) + ", " + detail::head_names[static_cast<int>(m.head)] +
-      (m.final_norm ? ", norm" : "") + ", stacked " + number(m.stacked) + ", auxiliary " +
-      number(static_cast<int>(m.auxiliary)) + (m.auxiliary_alone ? " alone" : "") + (task.grows ? ", grows" : "") +
-      ", steps " + number(task.steps) + ", checks each " + number(task.check_ranks) + ", evals " + number(task.evals) +
-      ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) + ", ignored " +
-      number(task.ignored) + (task.weighed ? ", weighed" : "") + (m.meets ? ", samples meet" : "") + ", average " +
-      number(task.average) + ", smoothing " + number(m.label_smoothing) + (m.vocab_bias ? ", vocabulary bias" : "") +
-      (m.whole_logits ? ", whole logits" : "") + ", full layers " + number(m.full_layers) + ", " +
-      detail::optimizer_names[static_cast<int>(task.optimizer)] + ", rate " + text_of(task.schedule) + ", memory " +
-      number(m.memory) + (m.crosses ? " crossed" : "") + detail::group_names[static_cast<int>(task.group)] + "; data " +
-      number(split.data) + ", accumulate " + number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " +
-      number(split.bucket_elements) + detail::nonfinite_names[static_cast<int>(split.nonfinite)];
+      (m.final_norm ? ", norm" : "") + ", stacked " + number(m.stacked) + ", segments " + number(m.segments) +
+      ", auxiliary " + number(static_cast<int>(m.auxiliary)) + (m.auxiliary_alone ? " alone" : "") +
+      (task.grows ? ", grows" : "") + ", steps " + number(task.steps) + ", checks each " + number(task.check_ranks) +
+      ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) +
+      ", ignored " + number(task.ignored) + (task.weighed ? ", weighed" : "") + (m.meets ? ", samples meet" : "") +
+      ", average " + number(task.average) + ", smoothing " + number(m.label_smoothing) +
+      (m.vocab_bias ? ", vocabulary bias" : "") + (m.whole_logits ? ", whole logits" : "") + ", full layers " +
+      number(m.full_layers) + ", " + detail::optimizer_names[static_cast<int>(task.optimizer)] + ", rate " +
+      text_of(task.schedule) + ", memory " + number(m.memory) + (m.crosses ? " crossed" : "") +
+      detail::group_names[static_cast<int>(task.group)] + "; data " + number(split.data) + ", accumulate " +
+      number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " + number(split.bucket_elements) +
+      detail::nonfinite_names[static_cast<int>(split.nonfinite)];
   if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
   if (split.order == SumOrder::transport) text += ", sums in the transport's order";
   if (split.tier != Tier::device) text += split.tier == Tier::host ? ", state on the host" : ", state on a disk";
@@ -476,6 +478,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   detail::draw_more(detail::Dice(seed + 500009), task);
   detail::draw_last(detail::Dice(seed + 900007), task);
   detail::draw_latest(detail::Dice(seed + 1300021), task, tp, cp, cp * (sequence_parallel ? tp : 1));
+  model.segments = detail::Dice(seed + 1700021).of({1, 2});
   return drawn;
 }
 

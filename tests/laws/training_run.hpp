@@ -60,6 +60,8 @@ struct Cell {
   std::uint64_t seed = 5;
   LossScaleConfig loss_scale{};  ///< under F16
   Size loss_chunk_tokens = 0;    ///< tokens of the loss at a time; 0: all
+  int layers = 0;                ///< 0: those of its small configuration
+  int segments = 1;              ///< recompute_segments
   Size heads = 0;                ///< 0: those of its small configuration
   Size kv_heads = 0;             ///< of a Llama; 0: those of its small configuration
   bool llama_options = false;    ///< of a Llama: a window after one full layer, biases, qk_norm, scaled angles
@@ -73,6 +75,8 @@ template <class Model>
 constexpr auto config_of(const Cell& cell) {
   auto config = small_config_of<Model>(cell.dropout);
   config.loss_chunk_tokens = cell.loss_chunk_tokens;
+  if (cell.layers > 0) config.layers = cell.layers;
+  if constexpr (requires { config.recompute_segments; }) config.recompute_segments = cell.segments;
   if constexpr (requires { config.heads; })
     if (cell.heads > 0) config.heads = cell.heads;
   if constexpr (requires { config.kv_heads; })

@@ -192,7 +192,7 @@ TEST_CASE("attention on paper and on the Cpu allocates alike") {
   laws::check_paper(Calls<bf16>{});
 }
 
-TEST_CASE("the scratch of attention's tiles does not grow with the sequence, and is a quarter of a MiB at head_dim 64") {
+TEST_CASE("the scratch of attention's tiles does not grow with the sequence: a quarter of a MiB at head_dim 64") {
   const auto check = []<class T>(T) {
     const auto bytes = [](Size head_dim) {
       return static_cast<Size>(sizeof(Compute<T>)) *

@@ -24,6 +24,7 @@ struct BertConfig {
   Size token_types = 2;
   double epsilon = 1e-12;
   double init_std = 0.02;
+  int recompute_segments = 1;  ///< of the blocks, see Stack; 1: none runs again
 
   constexpr Size effective_ffn_width() const { return ffn_width > 0 ? ffn_width : 4 * width; }
 };
@@ -99,6 +100,7 @@ struct Bert : Layer<P> {
         head(LinearConfig{.in = c.width, .out = c.width, .initial = Initial::normal(c.init_std)}),
         decoder(c.vocabulary) {
     require(c.layers >= 1, "dspp: Bert needs at least one layer, but got none. Raise layers.");
+    blocks.segments = c.recompute_segments;
   }
 
   constexpr void visit(auto&& f) {

@@ -25,6 +25,7 @@ struct GptConfig {
   double epsilon = 1e-5;
   double init_std = 0.02;      ///< of weights; those that write to the residual stream get init_std / sqrt(2 layers)
   Size loss_chunk_tokens = 0;  ///< tokens whose logits exist at a time (TiledLoss); 0: all
+  int recompute_segments = 1;  ///< of the blocks, see Stack; 1: none runs again
 
   constexpr Size effective_ffn_width() const { return ffn_width > 0 ? ffn_width : 4 * width; }
 };
@@ -108,6 +109,7 @@ struct Gpt : Layer<P> {
         blocks(c.layers, c),
         norm(c.width, c.epsilon) {
     require(c.layers >= 1, "dspp: Gpt needs at least one layer, but got none. Raise layers.");
+    blocks.segments = c.recompute_segments;
   }
 
   constexpr void visit(auto&& f) {

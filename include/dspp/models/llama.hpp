@@ -32,6 +32,7 @@ struct LlamaConfig {
   /// rotary positions have no limit.
   Size sequence = 2048;
   Size loss_chunk_tokens = 0;  ///< tokens whose logits exist at a time (TiledLoss); 0: all
+  int recompute_segments = 1;  ///< of the blocks, see Stack; 1: none runs again
 
   constexpr Size effective_ffn_width() const { return ffn_width > 0 ? ffn_width : (8 * width / 3 + 63) / 64 * 64; }
 };
@@ -134,6 +135,7 @@ struct Llama : Layer<P> {
         norm(c.width, c.epsilon),
         head(table_of(c)) {
     require(c.layers >= 1, "dspp: Llama needs at least one layer, but got none. Raise layers.");
+    blocks.segments = c.recompute_segments;
   }
 
   constexpr void visit(auto&& f) {

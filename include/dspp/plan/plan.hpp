@@ -2,6 +2,8 @@
 /// A training step on paper: the memory, operations and traffic of a strategy, at run time or in a constant expression.
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <dspp/data/batch_sizes.hpp>
@@ -78,7 +80,8 @@ template <class Model, class Optimizer = AdamW, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options = {},
                     Optimizer optimizer = {});
 
-/// Half the micro-batch and half the sequence, with the bytes that they would save according to plan(). For a Pool.
+/// Half the micro-batch, half the sequence and recompute_segments (models/stack.hpp), with the bytes that each would
+/// save according to plan(). For a Pool.
 template <class Model, class Optimizer = AdamW, class Config>
 std::vector<Remedy> plan_remedies(const Config& config, const BatchSizes& sizes, const PlanOptions& options = {});
 
@@ -265,17 +268,25 @@ template <class Model, class Optimizer, class Config>
 std::vector<Remedy> plan_remedies(const Config& config, const BatchSizes& sizes, const PlanOptions& options) {
   const Size now = plan<Model, Optimizer>(config, sizes, options).peak;
   std::vector<Remedy> remedies;
-  const auto offer = [&](const char* what, const BatchSizes& changed) {
-    const Size then = plan<Model, Optimizer>(config, changed, options).peak;
-    if (then < now) remedies.push_back({what, now - then});
+  const auto offer = [&](std::string what, const BatchSizes& batch, const Config& with) {
+    const Size then = plan<Model, Optimizer>(with, batch, options).peak;
+    if (then < now) remedies.push_back({std::move(what), now - then});
   };
   BatchSizes half = sizes;
   half.micro_batch = sizes.micro_batch / 2;
-  if (half.micro_batch > 0) offer("half the micro-batch", half);
+  if (half.micro_batch > 0) offer("half the micro-batch", half, config);
   half = sizes;
   half.sequence = sizes.sequence / 2;
   if (half.sequence > 0 && half.sequence % (Model::policy::cp * Model::policy::tp) == 0)
-    offer("half the sequence", half);
+    offer("half the sequence", half, config);
+  if constexpr (requires { config.recompute_segments + config.layers; }) {
+    Config changed = config;
+    const auto layers = static_cast<int>(config.layers);
+    changed.recompute_segments = 2;
+    while ((changed.recompute_segments + 1) * changed.recompute_segments <= layers) ++changed.recompute_segments;
+    if (changed.recompute_segments <= layers && config.recompute_segments == 1)
+      offer("recompute_segments = " + std::to_string(changed.recompute_segments), sizes, changed);
+  }
   return remedies;
 }
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// recompute_segments: the bits of a stack that keeps everything, at the cost of the plan, for every number of segments,
+// stage and number of ranks; the least number that fits a limit.
+// labels: engine thread
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <laws/sentence_of.hpp>
+#include <laws/small_llama.hpp>
+
+#include <dspp/models/bert.hpp>
+#include <dspp/optim/sgd.hpp>
+#include <dspp/plan/segments_that_fit.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr int layers = 5;
+
+/// One engine for all stages, which it is given as values.
+template <template <class...> class M, int Stage, class... More>
+Trained train_in_segments(Cell cell, int segments) {
+  using Model = M<Policy<Zero<Stage>, More...>>;
+  cell.layers = layers, cell.segments = segments;
+  const Trained trained = laws::detail::train_as<typename Model::policy, M<Policy<More...>>, AdamW>(cell);
+  for (int r = 0; r < cell.ranks; ++r)
+    check_plan(plan_of<Model>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+  return trained;
+}
+
+/// The numbers of segments that split `layers` in different ways, and one that is more than there are.
+template <template <class...> class M, int Stage, class... More>
+void check_segments(const Cell& cell) {
+  CAPTURE(Stage);
+  CAPTURE(cell.ranks);
+  const Trained kept = train_in_segments<M, Stage, More...>(cell, 1);
+  for (const int segments : {2, 3, layers + 1}) {
+    CAPTURE(segments);
+    const Trained again = train_in_segments<M, Stage, More...>(cell, segments);
+    check_same_bits(again, kept);
+    for (std::size_t r = 0; r < kept.ranks.size(); ++r) {
+      const RankRecord &now = again.ranks[r], &before = kept.ranks[r];
+      CHECK(now.values_print == before.values_print);
+      CHECK(now.by_category[Category::activations] < before.by_category[Category::activations]);
+      const auto gathered = [](const RankRecord& record) {
+        return record.replicas.bytes(Collective::all_gather, Purpose::parameter);
+      };
+      if (Stage < 3) CHECK(gathered(now) == gathered(before));
+      if (Stage == 3 && cell.ranks > 1) CHECK(gathered(now) > gathered(before));
+    }
+  }
+}
+
+template <class... P>
+using SmallGpt = Gpt<P...>;
+template <class... P>
+using SmallLlama = Llama<P...>;
+
+}  // namespace
+
+TEST_CASE("every number of segments trains to the bits of one, at the planned cost, under every stage") {
+  check_segments<SmallGpt, 0, F64>({.ranks = 1, .steps = 2});
+  check_segments<SmallGpt, 1, F64>({.ranks = 2, .accumulate = 2, .steps = 2});
+  check_segments<SmallGpt, 2, F64>({.ranks = 3, .steps = 2});
+  check_segments<SmallGpt, 3, F64>({.ranks = 1, .steps = 2});
+  check_segments<SmallGpt, 3, F64>({.ranks = 2, .steps = 2, .dropout = 0.2});
+  check_segments<SmallGpt, 3, F64>({.ranks = 3, .accumulate = 2, .steps = 2});
+}
+
+TEST_CASE("segments in bf16, over Tp and Cp, and of layers that are not alike") {
+  check_segments<SmallGpt, 3, Bf16>({.ranks = 2, .steps = 2, .dropout = 0.1});
+  check_segments<SmallGpt, 3, F64, Tp<2>, SequenceParallel>({.ranks = 4, .steps = 2});
+  check_segments<SmallLlama, 3, F64, Cp<2>>({.ranks = 2, .steps = 2, .llama_options = true});
+}
+
+namespace {
+
+/// A BERT's parameters after a step; its blocks are given the lengths beside their input.
+std::vector<std::vector<double>> trained_bert(int segments) {
+  using P = Policy<F64>;
+  std::vector<std::vector<double>> parameters;
+  const BertConfig config{
+      .layers = 3, .width = 12, .heads = 2, .vocabulary = 17, .sequence = 8, .recompute_segments = segments};
+  const BatchSizes sizes{.micro_batch = 2, .sequence = 8};
+  run<P>({}, [&](World<P>& world) {
+    Engine engine{world, Bert<P>(config), Sgd{.lr = 1.0}, sizes};
+    auto batch = engine.model().new_batch(sizes, world.memory());
+    const auto fill = [](auto& field, auto value) {
+      for (Size i = 0; i < field.value().count(); ++i) field.value().data()[i] = static_cast<std::int32_t>(value(i));
+    };
+    fill(batch.tokens, [](Size i) { return i * 3 % 17; });
+    fill(batch.token_types, [](Size i) { return i % 2; });
+    fill(batch.lengths, [](Size i) { return 5 + 3 * i; });
+    fill(batch.labels, [](Size i) { return i * 5 % 17; });
+    engine.train_batch(batch);
+    for (const auto& named : engine.inventory().parameters) {
+      const auto whole = engine.gather_parameter(named.name->text);
+      parameters.emplace_back(whole.data(), whole.data() + whole.count());
+    }
+  });
+  return parameters;
+}
+
+}  // namespace
+
+TEST_CASE("what follows the input of a stack is kept for the second run of its segments") {
+  const auto once = trained_bert(1);
+  CHECK(once.size() > 30);
+  for (const int segments : {2, 3}) CHECK(trained_bert(segments) == once);
+}
+
+TEST_CASE("segments_that_fit is the least number whose plan is within the limit, or says what the least peak is") {
+  using P = Policy<Zero<1>, F32>;
+  constexpr GptConfig config{.layers = 9, .width = 12, .heads = 2, .vocabulary = 17, .sequence = 64};
+  constexpr BatchSizes sizes{.micro_batch = 4, .sequence = 64};
+  const PlanOptions options{.data = 2};
+  std::vector<Size> peaks;
+  for (int segments = 1; segments <= config.layers; ++segments) {
+    GptConfig now = config;
+    now.recompute_segments = segments;
+    peaks.push_back(plan<Gpt<P>>(now, sizes, options).peak);
+  }
+  const auto least = std::min_element(peaks.begin(), peaks.end());
+  CHECK(*least * 2 < peaks[0]);
+  for (const Size limit : peaks)
+    for (const Size bytes : {limit, limit + 1, limit - 1}) {
+      CAPTURE(bytes);
+      const auto fits = std::find_if(peaks.begin(), peaks.end(), [&](Size peak) { return peak <= bytes; });
+      if (fits != peaks.end()) {
+        CHECK(segments_that_fit<Gpt<P>>(config, sizes, bytes, options) == fits - peaks.begin() + 1);
+        continue;
+      }
+      const std::string sentence = sentence_of([&] { segments_that_fit<Gpt<P>>(config, sizes, bytes, options); });
+      CHECK(sentence.find("needs a number of segments whose step is within the limit") != std::string::npos);
+      CHECK(sentence.find("least peak " + std::to_string(*least)) != std::string::npos);
+    }
+  constexpr GptConfig tiny{.layers = 3, .width = 4, .heads = 1, .vocabulary = 5, .sequence = 16};
+  constexpr BatchSizes one{.micro_batch = 1, .sequence = 16};
+  constexpr Size whole = plan<Gpt<P>>(tiny, one).peak;
+  static_assert(segments_that_fit<Gpt<P>>(tiny, one, whole) == 1);
+  static_assert(segments_that_fit<Gpt<P>>(tiny, one, whole - 1) > 1);
+}
+
+TEST_CASE("no segment at all is a sentence") {
+  using P = Policy<F32>;
+  const GptConfig config{.layers = 2, .width = 4, .heads = 1, .vocabulary = 5, .sequence = 4, .recompute_segments = 0};
+  CHECK(sentence_of([&] {
+          plan<Gpt<P>>(config, {.micro_batch = 1, .sequence = 4});
+        }).find("Stack needs at least 1 segment, but got fewer") != std::string::npos);
+}
