@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: thread races
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
 #include <laws/communicator.hpp>
 #include <laws/random_program.hpp>
 #include <laws/worlds.hpp>
@@ -80,6 +85,28 @@ TEST_CASE("no digest is of a sum that is not finite, in any type, element and ra
 
 TEST_CASE("the communicators of an axis obey the laws of a communicator") {
   for (int ranks : {1, 2, 3, 4}) check_communicator_laws<SubgroupWorld>(ranks);
+}
+
+TEST_CASE("a gather of more than the caches hold moves every byte, from aligned memory and from other") {
+  const Size count = 5600004;  // of 3 ranks more than 64 MiB, in vectors of 16 bytes, but not in lines of 64
+  const ThreadGroup group(3);
+  run_ranks(group, [&](int rank) {
+    Threads c = group.communicator(rank);
+    const auto part = [&](int r, Size first) {
+      std::vector<std::int32_t> x(static_cast<std::size_t>(count));
+      std::iota(x.begin(), x.end(), static_cast<std::int32_t>(r * count + first));
+      return x;
+    };
+    std::vector<std::int32_t> room(static_cast<std::size_t>(3 * count + 4));
+    for (const Size offset : {0, 1}) {
+      const auto mine = part(rank, offset);
+      std::int32_t* out = room.data() + offset;
+      out[3 * count] = -1;
+      all_gather(c, buffer(mine.data(), count), buffer(out, 3 * count), Purpose::parameter);
+      for (int r = 0; r < 3; ++r) CHECK(std::equal(out + r * count, out + (r + 1) * count, part(r, offset).begin()));
+      CHECK(out[3 * count] == -1);
+    }
+  });
 }
 
 TEST_CASE("1000 random programs end with the right bits on ranks with random delays") {

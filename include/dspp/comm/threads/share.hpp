@@ -8,6 +8,10 @@
 #include <utility>
 #include <vector>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <dspp/comm/rank_sum.hpp>
 #include <dspp/comm/threads/rank_share.hpp>
 
@@ -34,7 +38,8 @@ class ThreadShare final : public RankShare {
 
  private:
   static constexpr Size tile_bytes = 128 * 1024;
-  static constexpr Size copy_bytes = 4 * 1024 * 1024;  // a failure is noticed within the time of one copy
+  static constexpr Size copy_bytes = 4 * 1024 * 1024;       // a failure is noticed within the time of one copy
+  static constexpr Size streamed_bytes = 64 * 1024 * 1024;  // more than a core's share of any cache
 
   bool stopped() const { return table_.failures->failed(); }
   const PostedPair& pair(int rank, std::uint64_t operation, std::size_t i) const {
@@ -55,8 +60,8 @@ class ThreadShare final : public RankShare {
   bool broadcast(std::uint64_t operation);
   bool send(std::uint64_t operation);
 
-  /// Besides sum(), the only place that accesses other ranks' memory.
-  bool read(void* to, const void* from, Size bytes);
+  /// Besides sum(), the only place that accesses other ranks' memory. `whole` are the bytes that the operation writes.
+  bool read(void* to, const void* from, Size bytes, Size whole = 0);
   void sum(ElementType type, Size at, Size count, void* out);
 
   /// What sum() adds: `memory(r)` of every rank r, in rank order, or in ring order from rank `first` onwards.
@@ -66,7 +71,9 @@ class ThreadShare final : public RankShare {
     for (int i = 0; i < size_; ++i)
       sources_[static_cast<std::size_t>(i)] = memory(ring ? (first + step * i + size_ * size_) % size_ : i);
   }
-  static void copy(void* to, const void* from, Size bytes);
+  /// The same bytes. Of at least streamed_bytes in `whole`, by stores that leave out the caches, which would read the
+  /// memory that is overwritten: a third less traffic.
+  static void copy(void* to, const void* from, Size bytes, Size whole = 0);
 
   ThreadTable& table_;
   int rank_;
@@ -177,11 +184,11 @@ DSPP_INLINE bool ThreadShare::all_gather(std::uint64_t operation) {
   const Posted& mine = table_.slot(rank_, operation);
   for (std::size_t i = 0; i < mine.pairs.size(); ++i) {
     const PostedPair& p = mine.pairs[i];
-    const Size bytes = p.count * bytes_of(p.type);
-    copy(advance(p.out, rank_ * bytes), p.in, bytes);
+    const Size bytes = p.count * bytes_of(p.type), whole = size_ * bytes;
+    copy(advance(p.out, rank_ * bytes), p.in, bytes, whole);
     for (int step = 1; step < size_; ++step) {
       const int r = (rank_ + step) % size_;
-      if (!read(advance(p.out, r * bytes), pair(r, operation, i).in, bytes)) return false;
+      if (!read(advance(p.out, r * bytes), pair(r, operation, i).in, bytes, whole)) return false;
     }
   }
   return true;
@@ -213,10 +220,10 @@ DSPP_INLINE bool ThreadShare::send(std::uint64_t operation) {
   return read(mine.out, pair(sender, operation, 0).in, mine.count * bytes_of(mine.type));
 }
 
-DSPP_INLINE bool ThreadShare::read(void* to, const void* from, Size bytes) {
+DSPP_INLINE bool ThreadShare::read(void* to, const void* from, Size bytes, Size whole) {
   for (Size at = 0; at < bytes; at += copy_bytes) {
     if (stopped()) return false;
-    copy(advance(to, at), advance(from, at), std::min(copy_bytes, bytes - at));
+    copy(advance(to, at), advance(from, at), std::min(copy_bytes, bytes - at), whole);
   }
   read_bytes_ += bytes;
   return true;
@@ -227,8 +234,21 @@ DSPP_INLINE void ThreadShare::sum(ElementType type, Size at, Size count, void* o
   read_bytes_ += (size_ - 1) * count * bytes_of(type);
 }
 
-DSPP_INLINE void ThreadShare::copy(void* to, const void* from, Size bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+DSPP_INLINE void ThreadShare::copy(void* to, const void* from, Size bytes, [[maybe_unused]] Size whole) {
+  if (to == from || bytes == 0) return;
+#if defined(__SSE2__)
+  constexpr Size line = 64, vector = 16;
+  if (whole >= streamed_bytes && reinterpret_cast<std::uintptr_t>(to) % vector == 0) {
+    auto* out = static_cast<__m128i*>(to);
+    const auto* in = static_cast<const __m128i*>(from);
+    const Size lines = bytes / line;
+    for (Size i = 0; i < lines; ++i, in += line / vector, out += line / vector)
+      for (Size j = 0; j < line / vector; ++j) _mm_stream_si128(out + j, _mm_loadu_si128(in + j));
+    _mm_sfence();
+    to = out, from = in, bytes -= lines * line;
+  }
+#endif
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
