@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include <dspp/comm/rank_sum.hpp>
 #include <dspp/comm/threads/rank_share.hpp>
+
+#if DSPP_HAS_SSE2()
+#include <emmintrin.h>
+#endif
 
 namespace dspp::detail {
 
@@ -236,7 +236,7 @@ DSPP_INLINE void ThreadShare::sum(ElementType type, Size at, Size count, void* o
 
 DSPP_INLINE void ThreadShare::copy(void* to, const void* from, Size bytes, [[maybe_unused]] Size whole) {
   if (to == from || bytes == 0) return;
-#if defined(__SSE2__)
+#if DSPP_HAS_SSE2()
   constexpr Size line = 64, vector = 16;
   if (whole >= streamed_bytes && reinterpret_cast<std::uintptr_t>(to) % vector == 0) {
     auto* out = static_cast<__m128i*>(to);
