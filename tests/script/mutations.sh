@@ -130,7 +130,7 @@ comm/self.hpp | if (in.data != out.data && in.count [>] 0) copy_( | copies nothi
 comm/threads/share.hpp | if (ready [>] gathered) { | reads nothing
 comm/threads/share.hpp | for (Size at = 0; at [<] p.count; at += tile) { | sums nothing
 comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | copies nothing
-comm/threads/share.hpp | if (to != from && bytes [>] 0) std::memcpy( | copies nothing
+comm/threads/share.hpp | if (whole [>=] streamed_bytes && | the same bytes by the other way
 LIST
 }
 
