@@ -15,12 +15,14 @@ namespace dspp {
 /// time, and the next one's ahead.
 ///
 /// The blocks are `segments` parts of n / segments each, rounded, of which all but the last keep only their input and
-/// run again in backward, one at a time. Bits do not depend on their number; plan() says its memory, and
-/// segments_that_fit() the least that a limit needs.
+/// run again in backward, one at a time. plan() says the memory, and segments_that_fit() the least number that a limit
+/// needs. Bits do not depend on the number, but for two orders of sums: on Cuda of blocks that end with a gelu
+/// (autograd/recompute.hpp), and under Zero<2> and <3> of a parameter that is alone in its bucket outside of the blocks
+/// and used in several of them. If the output has a gradient on one rank, it must have one on all.
 ///
 /// Cost     of s segments a forward more of (s - 1) / s of the blocks in backward, with its collectives over Tp, and
 ///          under Zero<3> its gathers
-/// Memory   s - 1 inputs, and what one segment's blocks save
+/// Memory   s - 1 inputs, what one segment's blocks save, and under Zero<3> a block's parameters ahead of their use
 /// Source   Chen et al. 2016, arXiv:1604.06174
 template <class B>
 struct Stack : Layer<typename B::policy> {
@@ -49,9 +51,12 @@ struct Stack : Layer<typename B::policy> {
     for (auto& block : blocks) f(number++, block);
   }
 
-  /// The same arguments follow x in every block: `blocks(x, Lengths{batch.lengths})`.
+  /// The same arguments follow x in every block: `blocks(x, Lengths{batch.lengths})`. Segments keep copies of them.
   template <Tracked X, class... Extras>
   constexpr X operator()(X x, const Extras&... extras) const {
+    static_assert((std::is_copy_constructible_v<Extras> && ...),
+                  "dspp: Stack needs arguments that its segments can keep until backward, but one of those behind the "
+                  "input cannot be copied. Give a pointer to it, to what outlives the tape.");
     require(segments >= 1, "dspp: Stack needs at least 1 segment, but got fewer. Raise recompute_segments.",
             ErrorCode::usage, {{"segments", segments}});
     const auto count = static_cast<int>(blocks.size());

@@ -182,7 +182,7 @@ constexpr void Unit<T, D>::open(Pass pass) {
 template <class T, Device D>
 constexpr void Unit<T, D>::enter(Tape<D>& tape) {
   begin_range("forward");
-  open(Pass::forward);
+  open(tape.context().in_backward ? Pass::recompute : Pass::forward);
   tape.record_boundary([this](Tape<D>&) {
     if (replicas_->rule().gradients == Lifetime::until_bucket) reduce_rest();
     release();
