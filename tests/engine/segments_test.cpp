@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// recompute_segments: the bits of a stack that keeps everything, at the cost of the plan, and no block gathered once more
-// than it runs; the least number that fits a limit.
+// recompute_segments: the bits of a stack that keeps everything, at the cost of the plan, and no block gathered more
+// often than it runs; the least number that fits a limit.
 // labels: engine thread
 #include <algorithm>
 #include <string>
