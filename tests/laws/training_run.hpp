@@ -167,11 +167,16 @@ Facts facts_of(Size accumulate);
 template <class Engine>
 std::uint64_t print_of_state(Engine& engine);
 
-/// Trains `Model` with the cell's settings; every rank computes its part of the same global batches.
+/// The model that strategies share which differ only in the ZeRO stage, the gradients' type and what is offloaded.
+template <class Model, class D = DeviceOf<typename Model::policy>>
+using WithoutStage = rebind<rebind<Model, PaperOf<D>>, D>;
+
+/// Trains `Model` with the cell's settings; every rank computes its part of the same global batches. The engine is
+/// given the ZeRO stage and the gradients' type as values, so that it is compiled once for all.
 template <class Model>
 Trained train(const Cell& cell);
 
-/// The same on another device; the engine is given the ZeRO stage and the gradients' type as values.
+/// The same on another device.
 template <class D, class Model, class Optimizer = AdamW>
 Trained train_on(const Cell& cell);
 
@@ -277,7 +282,7 @@ void gather_all(World& world, Engine& engine, ParameterValues& all) {
   }
 }
 
-/// The ZeRO stage and the gradients' type, as values: instantiated once for all stages where the model's type has none.
+/// The ZeRO stage and the gradients' type, as values.
 using ReplicasOf = ReplicaConfig (*)(const BatchSizes&, const EngineConfig&);
 
 template <class P, class Model, class Optimizer>
@@ -392,12 +397,12 @@ Trained train_as(const Cell& cell) {
 
 template <class Model>
 Trained train(const Cell& cell) {
-  return detail::train_as<typename Model::policy, Model>(cell);
+  return detail::train_as<typename Model::policy, WithoutStage<Model>>(cell);
 }
 
 template <class D, class Model, class Optimizer>
 Trained train_on(const Cell& cell) {
-  return detail::train_as<typename Model::policy, rebind<Model, D>, Optimizer>(cell);
+  return detail::train_as<typename Model::policy, rebind<WithoutStage<Model>, D>, Optimizer>(cell);
 }
 
 template <class Model, class Optimizer>
