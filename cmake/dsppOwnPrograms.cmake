@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# How dspp's own tests, examples and benchmarks are compiled. Nothing here reaches a consumer: it all hangs on the target
-# dspp_own, which is not exported.
+# How dspp's own tests, examples and benchmarks are compiled. Nothing here reaches a consumer: it all hangs on two targets that
+# are not exported, dspp_flags, and dspp_own, which has warnings, too.
 option(DSPP_NATIVE "Compile dspp's own programs for this machine's processor" ${PROJECT_IS_TOP_LEVEL})
 option(DSPP_WERROR "Warnings are errors in dspp's own programs" OFF)
 set(DSPP_SANITIZE "" CACHE STRING "Sanitizers for dspp's own programs: address,undefined or thread")
@@ -11,12 +11,16 @@ if(NOT DSPP_CLI11_INCLUDE_DIR)
     "Install libcli11-dev, or name the folder that CLI/ lies in by -DDSPP_CLI11_INCLUDE_DIR=FOLDER.")
 endif()
 
+add_library(dspp_flags INTERFACE)
 add_library(dspp_own INTERFACE)
-target_link_libraries(dspp_own INTERFACE dspp::dspp)
-target_include_directories(dspp_own SYSTEM INTERFACE ${DSPP_CLI11_INCLUDE_DIR})
+target_link_libraries(dspp_flags INTERFACE dspp::dspp)
+target_link_libraries(dspp_own INTERFACE dspp_flags)
+target_include_directories(dspp_flags SYSTEM INTERFACE ${DSPP_CLI11_INCLUDE_DIR})
 target_compile_options(dspp_own INTERFACE
   # Not of what a program's globals shadow: headers cannot know their names. (The check of headers alone has all of -Wshadow.)
   -Wall -Wextra -Wconversion $<IF:$<CXX_COMPILER_ID:GNU>,-Wshadow=local,-Wshadow>
+  $<$<BOOL:${DSPP_WERROR}>:-Werror>)
+target_compile_options(dspp_flags INTERFACE
   # These change no result. Without the first two a loop with a square root or a comparison is not vectorised; without the
   # third, g++ 12 at -O2 vectorises no loop whose trip count it does not know.
   -fno-math-errno -fno-trapping-math $<$<CXX_COMPILER_ID:GNU>:-fvect-cost-model=dynamic>
@@ -26,15 +30,14 @@ target_compile_options(dspp_own INTERFACE
   # With a precompiled header ccache has to know which one.
   $<$<AND:$<BOOL:${DSPP_USES_CCACHE}>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess>
   # The first error is the sentence.
-  $<$<CXX_COMPILER_ID:GNU>:-fmax-errors=1> $<$<CXX_COMPILER_ID:Clang>:-ferror-limit=1>
-  $<$<BOOL:${DSPP_WERROR}>:-Werror>)
+  $<$<CXX_COMPILER_ID:GNU>:-fmax-errors=1> $<$<CXX_COMPILER_ID:Clang>:-ferror-limit=1>)
 if(DSPP_NATIVE)
-  target_compile_options(dspp_own INTERFACE -march=native)
+  target_compile_options(dspp_flags INTERFACE -march=native)
 endif()
 if(DSPP_SANITIZE)
-  # The other builds of the same sources have the warnings, which cost a twentieth of the time to compile. Lines in reports are
+  # The preset ci has the warnings, which cost a twentieth of the time to compile. Lines in reports are
   # the presets' -g1, which costs a fifth.
-  target_compile_options(dspp_own INTERFACE
+  target_compile_options(dspp_flags INTERFACE
     -fsanitize=${DSPP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -w)
   # What is neither a kernel nor an update takes a third of the time to compile so, and little to run.
   set(compiled ${PROJECT_SOURCE_DIR}/include/dspp/compiled)
@@ -52,6 +55,6 @@ if(DSPP_SANITIZE)
       set(DSPP_SANITIZED_BY_CALLS --param=asan-instrumentation-with-call-threshold=0)
     endif()
   endif()
-  target_link_options(dspp_own INTERFACE -fsanitize=${DSPP_SANITIZE})
+  target_link_options(dspp_flags INTERFACE -fsanitize=${DSPP_SANITIZE})
 endif()
 set(CMAKE_CXX_EXTENSIONS OFF)

@@ -278,13 +278,13 @@ function(dspp_add_mpi_tests)
   endif()
   if(TARGET test_mpi_programs)
     add_executable(mpi_program support/mpi_program.cpp)
-    target_link_libraries(mpi_program PRIVATE dspp_own dspp::mpi test_quick)
+    target_link_libraries(mpi_program PRIVATE test_flags dspp::mpi test_quick)
     add_executable(mpi_program_without support/mpi_program.cpp)
-    target_link_libraries(mpi_program_without PRIVATE dspp_own test_quick)
+    target_link_libraries(mpi_program_without PRIVATE test_flags test_quick)
     add_executable(mpi_training support/mpi_training.cpp)
-    target_link_libraries(mpi_training PRIVATE dspp_own dspp::mpi test_strategies)
+    target_link_libraries(mpi_training PRIVATE dspp::mpi test_strategies)
     add_executable(mpi_stages support/mpi_stages.cpp)
-    target_link_libraries(mpi_stages PRIVATE dspp_own dspp::mpi test_strategies)
+    target_link_libraries(mpi_stages PRIVATE dspp::mpi test_strategies)
     target_compile_definitions(test_mpi_programs PRIVATE DSPP_MPIRUN="${mpirun}"
       DSPP_TESTS_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}"
       DSPP_MPI_TRAINING="$<TARGET_FILE:mpi_training>" DSPP_MPI_STAGES="$<TARGET_FILE:mpi_stages>"
