@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recompute of a part of each block: the bits of a run without, at the planned cost, between keeping all and blocks that
-// run again as a whole.
+// Recompute of a part of each block: the bits of a run without, at the planned cost, between keeping all and whole
+// blocks that run again.
 // labels: engine thread
 #include <laws/small_llama.hpp>
 #include <laws/strategy.hpp>
