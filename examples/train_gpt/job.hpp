@@ -233,9 +233,10 @@ inline void check_save(const Job& job) {
                                           job.save + (named ? "" : "/" + there[0]) + ", or give another folder.");
 }
 
-/// The batch sizes of a job's evaluation.
+/// The batch sizes of a job's evaluation: 4096 tokens, in a limited pool no more than a micro-batch's.
 inline dspp::BatchSizes held_out_sizes(const Job& job) {
-  return {.micro_batch = std::max<Size>(1, 4096 / job.model.sequence), .sequence = job.model.sequence};
+  const Size most = std::max<Size>(1, 4096 / job.model.sequence);
+  return {.micro_batch = job.pool_limit > 0 ? std::min(most, job.micro_batch) : most, .sequence = job.model.sequence};
 }
 
 /// The held-out windows of a job: 131,072 tokens, or all; a quarter of that after an interrupt.

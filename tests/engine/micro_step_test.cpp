@@ -2,11 +2,15 @@
 // Several micro-steps between forward and backward, as in a pipeline.
 // labels: thread
 #include <deque>
+#include <functional>
 
 #include <doctest/doctest.h>
 
 #include <laws/difference.hpp>
 #include <laws/training_run.hpp>
+
+#include <dspp/autograd/reductions.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -152,6 +156,74 @@ TEST_CASE("a step takes as many micro-steps as it accumulates, with any number i
     alone.backward(alone.forward(tiny_batch(world, 0)));
     CHECK(alone.step()->gradient_norm == norm);
   });
+}
+
+namespace {
+
+template <class P>
+struct Numbers {
+  Input<P, float, 2, 1> values;  // [samples, 8], without the number of the first sample
+  constexpr void visit(auto&& f) { f("values", values); }
+};
+
+template <class P>
+struct Dropping : Layer<P> {
+  Linear<P> linear{8, 8};
+  Dropout<P> dropout{0.5};
+  constexpr void visit(auto&& f) { f("linear", linear), f("dropout", dropout); }
+  constexpr Loss<P> loss(const Numbers<P>& batch) const {
+    if (batch.values.value().data()[0] > 100) fail(ErrorCode::usage, "a wrong number");
+    const auto y = dropout(linear(cast<ElementOf<P>>(batch.values)));
+    return mean(y * y);
+  }
+};
+
+using OwnEngine = Engine<Dropping<Policy<F64>>, AdamW>;
+
+/// The norm of a step of two micro-steps, whose forwards `run` does.
+double norm_of_step(const std::function<void(OwnEngine&, const Numbers<Policy<F64>>&, const Numbers<Policy<F64>>&,
+                                             const Numbers<Policy<F64>>& wrong)>& run) {
+  using P = Policy<F64>;
+  double norm = 0;
+  run_ranks_of<P>({}, [&](World<P>& world) {
+    OwnEngine engine{world, Dropping<P>(), AdamW{}, {.accumulate = 2}};
+    const auto filled = [&](float first) {
+      Numbers<P> batch;
+      batch.values = Tensor<float, 2>::zeros(shape(3, 8), world.memory());
+      for (Size i = 0; i < 24; ++i) batch.values.value().data()[i] = first + static_cast<float>(i % 5);
+      return batch;
+    };
+    run(engine, filled(1), filled(2), filled(1000));
+    norm = engine.step()->gradient_norm;
+  });
+  return norm;
+}
+
+}  // namespace
+
+TEST_CASE("a forward that threw, or is repeated, draws the random numbers of its own micro-step") {
+  const double undisturbed = norm_of_step([](auto& engine, const auto& a, const auto& b, const auto&) {
+    engine.backward(engine.forward(a));
+    engine.backward(engine.forward(b));
+  });
+  CHECK(undisturbed > 0);
+  CHECK(norm_of_step([](auto& engine, const auto& a, const auto& b, const auto& wrong) {
+          CHECK_THROWS_AS(engine.forward(wrong), Error);
+          engine.backward(engine.forward(a));
+          engine.forward(a);
+          CHECK_THROWS_AS(engine.forward(wrong), Error);
+          CHECK_THROWS_AS(engine.forward(wrong), Error);
+          engine.backward(engine.forward(b));
+        }) == undisturbed);
+  CHECK(norm_of_step([](auto& engine, const auto& a, const auto& b, const auto& wrong) {
+          auto first = engine.micro_step(), second = engine.micro_step();
+          engine.forward(first, a);
+          const auto of_b = engine.forward(second, b);
+          CHECK_THROWS_AS(engine.forward(first, wrong), Error);
+          const auto of_a = engine.forward(first, a);
+          engine.backward(first, of_a);
+          engine.backward(second, of_b);
+        }) == undisturbed);
 }
 
 TEST_CASE("the check of ranks covers the batch of every micro-step, in any order of forwards") {

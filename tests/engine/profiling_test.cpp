@@ -121,6 +121,29 @@ TEST_CASE("a row names pass, layer and operation; of the recomputed forward the 
   });
 }
 
+TEST_CASE("of a segment that runs again, too, the pass is backward") {
+  using P = Policy<Zero<3>>;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [](World<P>& world) {
+    GptConfig config = small_gpt(0.1);
+    config.recompute_segments = config.layers;
+    Engine engine{world, Gpt<P>(config), AdamW{.lr = 1e-2}, Job<P>::sizes()};
+    auto profiling = engine.profile();
+    engine.train_batch(batch_of(world.memory(), 0, world.data_rank() * rows, rows, sequence, vocabulary));
+    const Profile profile = profiling.profile();
+    Size forward = 0, backward = 0, last = 0;
+    for (const ProfileRow& row : profile.rows) {
+      const bool product = row.operation == "matmul" && row.layer == "blocks.0.attention.qkv";
+      if (product) (row.pass == "forward" ? forward : backward) += row.calls;
+      if (row.pass == "backward" && row.operation == "matmul" && row.layer == "blocks.1.attention.qkv")
+        last += row.calls;
+    }
+    CHECK(config.layers == 2);
+    CHECK(forward == 1);
+    CHECK(backward == 3);  // once again, and for both operands
+    CHECK(last == 2);
+  });
+}
+
 TEST_CASE("a timeline has a lane for each rank, and a second profile of a rank is an error") {
   using P = Policy<Zero<2>>;
   const Folder folder;

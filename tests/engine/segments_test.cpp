@@ -156,6 +156,18 @@ TEST_CASE("segments_that_fit is the least number whose plan is within the limit,
   static_assert(segments_that_fit<Gpt<P>>(tiny, one, whole - 1) > 1);
 }
 
+TEST_CASE("another number of segments on one rank is a sentence before the first step") {
+  using P = Policy<Zero<3>, F32>;
+  const auto sentence = sentence_of([] {
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [](World<P>& world) {
+      GptConfig config{.layers = 3, .width = 8, .heads = 2, .vocabulary = 13, .sequence = 4};
+      config.recompute_segments = 2 + world.rank();
+      Engine engine{world, Gpt<P>(config), AdamW{}, {.micro_batch = 1, .sequence = 4}};
+    });
+  });
+  CHECK(sentence.find("blocks segments") != std::string::npos);
+}
+
 TEST_CASE("no segment at all is a sentence") {
   using P = Policy<F32>;
   const GptConfig config{.layers = 2, .width = 4, .heads = 1, .vocabulary = 5, .sequence = 4, .recompute_segments = 0};

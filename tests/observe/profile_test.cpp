@@ -68,6 +68,21 @@ TEST_CASE("an operation has the name of its kernel, or of the function that a po
     CHECK(operation_named(of_clang) == "unnamed");
 }
 
+TEST_CASE("a range that ended with the one around it, after an error, ends no other when it is ended again") {
+  Profiler profiler;
+  const std::uint64_t outer = profiler.begin_range("forward", ""),
+                      inner = profiler.begin_range("forward", "blocks.1");
+  profiler.end_range(outer);
+  const std::uint64_t next = profiler.begin_range("backward", "blocks.0");
+  profiler.end_range(inner);
+  { const ProfiledKernel kernel(&profiler, "zero", 6); }
+  profiler.end_range(next);
+  const Profile profile = profile_of(profiler, name_of_parameter, 1);
+  REQUIRE(profile.rows.size() == 1);
+  CHECK(profile.rows[0].pass == "backward");
+  CHECK(profile.rows[0].layer == "blocks.0");
+}
+
 TEST_CASE("rows have pass, layer and operation; merged, layers whose numbers differ are one") {
   Profiler profiler;
   tell(profiler);

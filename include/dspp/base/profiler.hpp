@@ -152,6 +152,7 @@ constexpr const char* signature_of() {
 
 }  // namespace dspp
 
+#include <algorithm>
 #include <chrono>
 
 namespace dspp {
@@ -183,6 +184,8 @@ DSPP_INLINE std::uint64_t Profiler::begin_range(std::string_view what, std::stri
 }
 
 DSPP_INLINE void Profiler::end_range(std::uint64_t range) noexcept {
+  const auto is_it = [&](const auto& open) { return open.number == range; };
+  if (range != 0 && std::none_of(open_.begin(), open_.end(), is_it)) return;  // an error ended it with one around it
   const std::int64_t time = now();
   while (!open_.empty() && open_.back().number >= range) {
     note(open_.back().row, open_.back().begin, time);

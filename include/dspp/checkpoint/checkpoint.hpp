@@ -106,10 +106,12 @@ void save_weights(Engine& engine, const std::string& directory, CallSite site) {
   auto& world = engine.world();
   io::SafetensorsWriter writer(detail::weights_file(directory), tensors, detail::metadata_of(engine));
   detail::create_in(writer, world, directory);
-  for (const auto& named : engine.inventory().parameters)
-    for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
-      writer.write(named.name->text, global, count, data);
-    });
+  read_state(engine, [&] {
+    for (const auto& named : engine.inventory().parameters)
+      for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
+        writer.write(named.name->text, global, count, data);
+      });
+  });
   detail::commit_together(writer, world);
 }
 

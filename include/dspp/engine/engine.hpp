@@ -309,7 +309,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::abandon(MicroStep<D, B>& micro) {
-  if (micro.waits_for_backward_ && micro.step_ == begun_) --forwards_;  // its samples come again
+  if (micro.give_back_number(begun_, forwards_)) --forwards_;  // its samples come again
   micro.abandon();
   for (Unit<T, D>* unit : units()) unit->release();
 }
@@ -327,13 +327,13 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::restart(Size steps) {
-  finish_step();
-  drop_step(), graphs_.forget();
-  for (Unit<T, D>* unit : units())
-    for (Bucket<T, D>& b : unit->buckets()) state_.clear_moments(b);
-  state_.settle();
-  steps_ = steps, moment_steps_ = 0;
-  run_ = 0;
+  finish_step(), drop_step(), graphs_.forget();
+  read_state(*this, [&] {
+    for (Unit<T, D>* unit : units())
+      for (Bucket<T, D>& b : unit->buckets()) state_.clear_moments(b);
+    state_.settle();
+  });
+  steps_ = steps, moment_steps_ = 0, run_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   check_.reset(), guard_.reset();
   replicas().check_reductions(check_.of_reductions());
@@ -367,7 +367,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward_on(Micr
   abandon(micro);
   Context<D>& context = micro.context_;
   const detail::Training training(context.training);
-  context.random = position_of_forward(batch, forwards_++);
+  context.random = position_of_forward(batch, micro.take_number(begun_, forwards_));
   context.numbers = graphs_.numbers();
   context.targets.clear(), context.reports.clear();
   context.expected_seed = context.numbers && needs_loss_scale<T> ? 0 : seed_of_all();
@@ -402,7 +402,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
          "dspp: backward needs the loss that the last forward returned, but got another. Call it before the next "
          "forward, and scale a loss inside of the model's loss().");
   if (micro_steps_ >= sizes_.accumulate) detail::refuse_backward();
-  micro.waits_for_backward_ = false;
+  micro.waits_for_backward_ = false, micro.numbered_ = -1;
   Undo undo{this, &micro};
   micro.require_same_batch();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};

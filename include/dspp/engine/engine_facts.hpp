@@ -101,7 +101,7 @@ struct ModelFacts {
   template <class L>
   void layer(const Path& path, const L& layer) {
     each_described(path, layer, [&](std::string_view key, const std::string& name, auto value) {
-      if (!described_alone || (key != "probability" && names.insert(name).second)) facts.add(name, value);
+      if (!described_alone || (key != "probability" && key != "segments" && names.insert(name).second)) facts.add(name, value);
     });
   }
 };

@@ -42,6 +42,18 @@ class MicroStepState {
     counts_uses_ = false;
   }
 
+  /// Its number among the forwards of a step, the same for all until its backward: one that threw is repeated, too.
+  constexpr Size take_number(Size step, Size& next) {
+    if (numbered_ != step) numbered_ = step, number_ = next++;
+    return number_;
+  }
+  /// Gives up the number, if it is the last that was taken.
+  constexpr bool give_back_number(Size step, Size next) {
+    if (numbered_ != step || number_ + 1 != next) return false;
+    numbered_ = -1;
+    return true;
+  }
+
   const void* engine_;
   Context<D> context_;
   Tape<D> tape_;
@@ -51,6 +63,8 @@ class MicroStepState {
   const void* loss_ = nullptr;    ///< address of the forward's loss; null on paper
   BatchPrint input_{};            ///< in a step that checks the ranks
   Size step_ = 0;                 ///< the engine's step of the forward, discarded ones counted
+  Size numbered_ = -1;            ///< the step in which number_ was taken; -1: none
+  Size number_ = 0;
   bool waits_for_backward_ = false;
   bool counts_uses_ = false;  ///< some of `uses_` may be above 0
 };

@@ -62,8 +62,10 @@ bool holds_finite(ShardedState<T, D>& state, const ParameterBase<D>& p, const Bu
     return finite_part<D>(replicas.memory(), tensor.data(), range.begin, std::max(range.begin, p.offset),
                           std::min(range.end, p.offset + p.count()));
   };
+  if (!part(b.values, held)) return false;
+  if constexpr (std::is_same_v<T, Compute<T>>) return true;  // no master: nothing is fetched
   const auto& master = state.of(b).master;
-  return part(b.values, held) && (!master || part(master, own));
+  return !master || part(master, own);
 }
 
 /// True if the reduced gradient of this rank's range of a piece is finite.
@@ -201,8 +203,10 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
                          const Suspect<typename Engine::B>& suspect, Repeat repeat) {
   const auto& parameters = engine.inventory().parameters;
   auto& ranks = engine.world().host();
-  const NonFiniteReport own{std::ssize(parameters), nonfinite_parameters(engine.inventory(), engine.state()),
-                            suspect.loss, nonfinite_field(suspect.batch), extents_of(suspect.batch)};
+  NonFiniteParameters found{};
+  read_state(engine, [&] { found = nonfinite_parameters(engine.inventory(), engine.state()); });
+  const NonFiniteReport own{std::ssize(parameters), found, suspect.loss, nonfinite_field(suspect.batch),
+                            extents_of(suspect.batch)};
   const NonFiniteVerdict verdict(own, gather_numbers(ranks, own.numbers()));
   NonFinite result{.kind = verdict.kind, .rank = verdict.rank, .infinite = verdict.infinite};
   const auto name_of_number = [&](Size number) -> std::string_view {

@@ -6,6 +6,7 @@
 
 #include <dspp/autograd/recompute.hpp>
 #include <dspp/nn/layer.hpp>
+#include <dspp/nn/walk.hpp>
 
 namespace dspp {
 
@@ -27,7 +28,7 @@ struct Recompute : Layer<typename L::policy> {
   requires std::is_constructible_v<L, const Config&...>
   constexpr explicit Recompute(const Config&... config) : inner(config...) {}
 
-  constexpr void visit(auto&& f) { inner.visit(f); }
+  constexpr void visit(auto&& f) { visit_inner(inner, f); }
   constexpr void describe(auto&& f) const requires requires { inner.describe(f); }
   { inner.describe(f); }
   constexpr auto operator()(const Tracked auto& x) const { return recompute(inner, x); }

@@ -46,6 +46,10 @@ struct Stack : Layer<typename B::policy> {
     }
   }
 
+  /// Every rank runs the same blocks again.
+  constexpr void describe(auto&& f) const {
+    if (segments != 1) f("segments", segments);
+  }
   constexpr void visit(auto&& f) {
     int number = 0;
     for (auto& block : blocks) f(number++, block);

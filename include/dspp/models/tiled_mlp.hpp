@@ -20,7 +20,8 @@ namespace dspp {
 ///             in Chunks parts of the same bytes in total. Parameters are gathered as L's and reduced once. A plan
 ///             walks through every chunk.
 /// Memory      keeps x instead of what L saves; what L needs for one chunk; y, and dx in backward
-/// Throws      Error(usage) on a layer that draws random numbers: a chunk would repeat the mask of another
+/// Throws      Error(usage) on a layer that draws random numbers, since a chunk would repeat the mask of another, or
+///             that has an InUnit, whose gradients each chunk would reduce
 ///
 /// Gradients are summed over the chunks in their element type: in bf16 and f16 each chunk rounds once.
 /// A Tiled layer inside gathers its tiles once per chunk.
@@ -41,7 +42,7 @@ struct TiledMlp : Layer<typename L::policy> {
 
   constexpr void visit(auto&& f) {
     visited_ = &inner;
-    inner.visit(f);
+    visit_inner(inner, f);
   }
   constexpr Hidden<P> operator()(const Hidden<P>& x) const;
 
@@ -73,12 +74,16 @@ struct TiledMlp : Layer<typename L::policy> {
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// Calls f(p) for every parameter that a walk finds; fails at a layer that draws random numbers.
+/// Calls f(p) for every parameter that a walk finds; fails at a layer that draws random numbers, and at a unit.
 template <class F>
 struct EachParameter {
   F f;
   constexpr void parameter(const Path&, auto& p) { f(p); }
-  constexpr void begin_unit(const Path&, auto&) {}
+  constexpr void begin_unit(const Path&, auto& unit) {
+    // clang-format off
+    require(!unit.is_bounded(), "dspp: TiledMlp needs a layer that is no unit and has none, but an InUnit is in it: each chunk would reduce its gradients. Put the InUnit around the TiledMlp.", ErrorCode::usage);
+    // clang-format on
+  }
   constexpr void end_unit(auto&) {}
   constexpr void site(const Path&, RandomSite&) {
     fail(ErrorCode::usage,

@@ -76,6 +76,15 @@ constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
   }
 }
 
+/// visit(f) of a layer around one other, whose names are its own: `inner` is a unit still, if it was one.
+template <class L>
+constexpr void visit_inner(L& inner, auto&& f) {
+  if constexpr (requires { typename L::OwnUnit; })
+    f(Unnamed{}, inner);
+  else
+    inner.visit(f);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()

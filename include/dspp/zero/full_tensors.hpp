@@ -58,10 +58,12 @@ namespace detail {
 /// The same as f(tensor, at, global_begin, count), with the masters if there are any, else the values.
 template <class Engine, class Named, class F>
 void for_each_owned_part(Engine& engine, const Named& named, F f) {
+  using T = typename Engine::T;
   for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
-    const auto* const state = optimizer_state(engine, b);
-    state && state->master ? f(state->master, at, global, count)
-                           : f(engine.replicas().owned_values(b), at, global, count);
+    if constexpr (!std::is_same_v<T, Compute<T>>)  // else there is no master: nothing is fetched
+      if (const auto* const state = optimizer_state(engine, b); state && state->master)
+        return f(state->master, at, global, count);
+    f(engine.replicas().owned_values(b), at, global, count);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <dspp/nn/layer.hpp>
+#include <dspp/nn/walk.hpp>
 #include <dspp/zero/unit.hpp>
 
 namespace dspp {
@@ -28,7 +29,8 @@ struct InUnit : Layer<typename L::policy> {
 
   constexpr void visit(auto&& f) {
     boundary_ = &unit;
-    inner.visit(f);
+    unit.set_bounded();
+    visit_inner(inner, f);
   }
   constexpr void describe(auto&& f) const requires requires { inner.describe(f); }
   { inner.describe(f); }

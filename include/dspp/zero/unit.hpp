@@ -48,6 +48,9 @@ class Unit : public ParameterStorage<D> {
   constexpr void link_previous(Unit* unit) { previous_ = unit; }
   constexpr void link_next(Unit* unit) { next_ = unit; }
 
+  /// It has boundaries on tapes: not the unit of a tile.
+  constexpr void set_bounded() { bounded_ = true; }
+  constexpr bool is_bounded() const { return bounded_; }
   constexpr void enter(Tape<D>& tape);
   constexpr void leave(Tape<D>& tape);
 
@@ -90,6 +93,7 @@ class Unit : public ParameterStorage<D> {
   static constexpr void on_finished(ParameterStorage<D>& home, const ParameterBase<D>& p);
 
   Replicas<T, D>* replicas_ = nullptr;
+  bool bounded_ = false;
   bool values_are_split_ = false;  // before set_up() there is nothing to gather
   Unit *previous_ = nullptr, *next_ = nullptr;
   List<ParameterBase<D>*> parameters_;
@@ -181,8 +185,9 @@ constexpr void Unit<T, D>::open(Pass pass) {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::enter(Tape<D>& tape) {
-  begin_range("forward");
-  open(tape.context().in_backward ? Pass::recompute : Pass::forward);
+  const bool again = tape.context().in_backward;
+  begin_range(again ? "backward" : "forward");
+  open(again ? Pass::recompute : Pass::forward);
   tape.record_boundary([this](Tape<D>&) {
     if (replicas_->rule().gradients == Lifetime::until_bucket) reduce_rest();
     release();
