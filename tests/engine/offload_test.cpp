@@ -3,6 +3,7 @@
 // a disk refuses changes nothing, whichever of its reads and writes that is.
 // labels: engine thread
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <dspp/checkpoint/training_state.hpp>
+#include <dspp/engine/weight_average.hpp>
 #include <dspp/optim.hpp>
 #include <laws/folder.hpp>
 #include <laws/sentence_of.hpp>
@@ -235,6 +237,81 @@ TEST_CASE("a step with a refused read or write changes nothing on any rank, and 
   check_refusals<AdamW, 2, Bf16>(most);
   check_refusals<Lamb, 3, F64>(std::min<Size>(most, 2));  // its ranks sum norms between the reads
   check_refusals<Muon, 1, F64>(std::min<Size>(most, 2));  // and gather matrices
+}
+
+namespace {
+
+/// What each of two ranks says of `work(engine, average)` when the second's disk refuses its `at`-th read, and whether
+/// the engine's state is as before. `calls`: the reads, without a fault.
+struct Refused {
+  std::vector<std::string> sentences = std::vector<std::string>(2);
+  bool same_weights = true;
+  Size calls = 0;
+};
+template <class Work>
+Refused refused_read(const std::string& folder, Size at, Work work) {
+  using P = Policy<Bf16>;
+  Refused result;
+  FaultyBlocks calls;
+  calls.kind = FaultyBlocks::Kind::read, calls.error = EIO;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .seed = 4, .timeout_seconds = 20}, [&](World<P>& world) {
+    const EngineConfig config{.bucket_bytes = 20000, .offload = {folder, world.rank() == 1 ? &calls : nullptr}};
+    using Offloaded = Policy<Bf16, Zero<1>, Offload<Optimizer, Disk>>;
+    Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, config,
+                                 dspp::detail::replica_config<Offloaded>({}, config));
+    WeightAverage average(engine, 0.5);
+    engine.train_batch(batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61));
+    const std::uint64_t before = print_of_state(engine);
+    all_or_none(world.host(), [] {});
+    if (world.rank() == 1) calls.calls = 0, calls.at = at;
+    result.sentences[static_cast<std::size_t>(world.rank())] = sentence_of([&] { work(engine, average); });
+    if (world.rank() == 1) result.calls = calls.calls, calls.at = 0;
+    all_or_none(world.host(), [] {});
+    if (print_of_state(engine) != before) result.same_weights = false;
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("outside of steps, too, a refused read is an error on every rank") {
+  const Folder folder(in_memory());
+  const std::string path = folder.path.string();
+  const auto check = [&](const std::string& what, bool keeps_weights, auto work) {
+    CAPTURE(what);
+    const Size calls = refused_read(path, 0, work).calls;
+    REQUIRE(calls > 0);
+    for (Size at = 1; at <= calls; at += 1 + calls / 3) {
+      CAPTURE(at);
+      const Refused refused = refused_read(path, at, work);
+      CHECK(refused.sentences[1].starts_with("dspp: BlockFile needs "));
+      CHECK(refused.sentences[0].starts_with("dspp: "));
+      CHECK((refused.same_weights || !keeps_weights));
+    }
+  };
+  const Folder saved;
+  check("save_weights", true, [&](auto& engine, auto&) { save_weights(engine, (saved.path / "weights").string()); });
+  check("restart", false, [](auto& engine, auto&) { engine.restart(0); });
+  std::atomic<bool> away = false;  // within() has begun: the weights are the averages
+  const auto within = [&](auto&, auto& average) {
+    away = false;
+    try {
+      average.within([&] { away = true; });
+    } catch (const Error&) {
+      if (away) CHECK(sentence_of([&] { average.update(); }).find("a disk refused a part") != std::string::npos);
+      throw;
+    }
+  };
+  const Size calls = refused_read(path, 0, within).calls;
+  int there = 0, back = 0;
+  for (Size at = 1; at <= calls; ++at) {
+    const Refused refused = refused_read(path, at, within);
+    for (const std::string& sentence : refused.sentences) CHECK(sentence.starts_with("dspp: "));
+    CHECK(refused.same_weights == !away);
+    ++(away ? back : there);
+  }
+  CHECK(there > 0);
+  CHECK(there == back);
 }
 
 TEST_CASE("a disk that takes no file, or too small a one, ends a training before its first step; a folder is named") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A unit directly within a decorator, a stack or another unit is a unit: the bits of the layer alone, at the planned cost.
+// A unit directly within a decorator, a stack or another unit is a unit: the bits of the unit alone, at the planned
+// cost.
 // labels: engine thread
 #include <string>
 #include <type_traits>

@@ -101,7 +101,8 @@ struct ModelFacts {
   template <class L>
   void layer(const Path& path, const L& layer) {
     each_described(path, layer, [&](std::string_view key, const std::string& name, auto value) {
-      if (!described_alone || (key != "probability" && key != "segments" && names.insert(name).second)) facts.add(name, value);
+      const bool may_change = key == "probability" || key == "segments";  // where a training goes on
+      if (!described_alone || (!may_change && names.insert(name).second)) facts.add(name, value);
     });
   }
 };

@@ -56,18 +56,23 @@ class WeightAverage {
   WeightAverage(const WeightAverage&) = delete;
   WeightAverage& operator=(const WeightAverage&) = delete;
 
-  /// Throws   Error(state) between backward and step, or if weights were loaded since the last update
+  /// Throws   Error(state) between backward and step, or if weights were loaded since the last update; Error(file) if
+  ///          this rank's disk refuses a part: then the average is at its end
   constexpr void update() {
     require_own_weights();
+    broken_ = true;
     each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
     engine_.state().settle();
+    broken_ = false;
     restored_ = false, loads_ = engine_.state().loads();
   }
 
   /// Runs f() while the engine's weights are the averages, and returns its result. Training is an error of f's, not
   /// checked. Call on every rank.
   ///
-  /// Throws   Error(state) between backward and step, or if weights were loaded since the last update
+  /// Throws   Error(state) between backward and step, or if weights were loaded since the last update; Error(file), on
+  ///          every rank, if a disk refuses the exchange, and nothing is changed, or the way back, and the weights are
+  ///          the averages still
   template <class F>
   constexpr auto within(F f) {
     require_own_weights();
@@ -77,12 +82,12 @@ class WeightAverage {
       constexpr ~Back() {
         if (!average) return;
         try {
-          average->exchange();
+          average->exchange_back();
         } catch (...) {  // f's own error is thrown
         }
       }
     } back{this};
-    const auto end = [&] { back.average = nullptr, exchange(); };
+    const auto end = [&] { back.average = nullptr, exchange_back(); };
     if constexpr (std::is_void_v<decltype(f())>) {
       f();
       end();
@@ -126,6 +131,7 @@ class WeightAverage {
   constexpr void require_own_weights() const {
     require_boundary();
     // clang-format off
+    require(!broken_, "dspp: WeightAverage needs its averages and the engine's weights whole, but a disk refused a part of them. Load a checkpoint, and make it anew.", ErrorCode::state);
     require(restored_ || engine_.state().loads() == loads_, "dspp: WeightAverage needs the weights that it began with, but others were loaded since. Make it after loading, or call load_average().",
             ErrorCode::state);
     // clang-format on
@@ -141,22 +147,47 @@ class WeightAverage {
     require_boundary();
     engine_.replicas().complete_all();
     for (auto* unit : engine_.units()) unit->release();
-    each([&](auto& b, Average& average) {
-      const Average weights = weights_of(b, true);
-      ops::exchange(weights, average);
-      if constexpr (!std::is_same_v<T, State>)
-        launch<kernels::Pointwise<pointwise::Identity, T, State>, D>(
-            average.memory(), pointwise::Identity{}, weights.count(), engine_.replicas().owned_values(b).data(),
-            static_cast<const State*>(weights.data()));
-    });
-    engine_.state().settle();
+    Size done = 0;
+    try {
+      read_state(engine_, [&] {
+        each([&](auto& b, Average& average) { exchange(b, average), ++done; });
+        engine_.state().settle();
+      });
+    } catch (...) {
+      broken_ = true;
+      read_state(engine_, [&] {
+        each([&](auto& b, Average& average) {
+          if (done-- > 0) exchange(b, average);
+        });
+        engine_.state().settle();
+      });
+      broken_ = false;
+      throw;
+    }
     refresh_units<T, D>(engine_.units(), engine_.replicas());
+  }
+  constexpr void exchange(Bucket<T, D>& b, Average& average) {
+    const Average weights = weights_of(b, true);
+    ops::exchange(weights, average);
+    if constexpr (!std::is_same_v<T, State>)
+      launch<kernels::Pointwise<pointwise::Identity, T, State>, D>(
+          average.memory(), pointwise::Identity{}, weights.count(), engine_.replicas().owned_values(b).data(),
+          static_cast<const State*>(weights.data()));
+  }
+  constexpr void exchange_back() {
+    try {
+      exchange();
+    } catch (...) {
+      broken_ = true;
+      throw;
+    }
   }
 
   Engine& engine_;
   double decay_;
   Size loads_;             ///< of the engine's weights, at the last update
   bool restored_ = false;  ///< from a file since then: whatever the engine loads
+  bool broken_ = false;    ///< a disk refused a part of an update, or the way back
   List<Average> averages_;
 };
 

@@ -81,7 +81,7 @@ struct EachParameter {
   constexpr void parameter(const Path&, auto& p) { f(p); }
   constexpr void begin_unit(const Path&, auto& unit) {
     // clang-format off
-    require(!unit.is_bounded(), "dspp: TiledMlp needs a layer that is no unit and has none, but an InUnit is in it: each chunk would reduce its gradients. Put the InUnit around the TiledMlp.", ErrorCode::usage);
+    require(!unit.is_bounded(), "dspp: TiledMlp needs a layer that is no unit and has none, but an InUnit is in it: each chunk would reduce it. Put the InUnit around the TiledMlp.", ErrorCode::usage);
     // clang-format on
   }
   constexpr void end_unit(auto&) {}
