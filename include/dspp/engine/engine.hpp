@@ -163,7 +163,7 @@ class Engine {
   }
 
   /// Discards gradients, zeroes the optimizer's moments and resets the loss scale, after the weights were replaced: the
-  /// next step is number `steps` + 1 of the training, and bias correction restarts.
+  /// next step is number `steps` + 1 of the training, and bias correction restarts. If a disk refuses, call it again.
   constexpr void restart(Size steps);
 
   constexpr TrainingProgress progress() {

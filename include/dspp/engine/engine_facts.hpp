@@ -52,8 +52,8 @@ Facts group_facts(const ParameterGroups& groups, const Inventory& inventory) {
 template <class Model>
 Facts model_facts(Model& model);
 
-/// What the layers describe alone, the same under every strategy. Without probabilities of dropout, which a run may
-/// change when it resumes.
+/// What the layers describe alone, the same under every strategy. Without probabilities of dropout and
+/// recompute_segments, which a run may change when it resumes.
 template <class Model>
 Facts described_facts(Model& model);
 
@@ -101,7 +101,7 @@ struct ModelFacts {
   template <class L>
   void layer(const Path& path, const L& layer) {
     each_described(path, layer, [&](std::string_view key, const std::string& name, auto value) {
-      const bool may_change = key == "probability" || key == "segments";  // where a training goes on
+      const bool may_change = key == "probability" || key == "recompute_segments";  // where a training goes on
       if (!described_alone || (!may_change && names.insert(name).second)) facts.add(name, value);
     });
   }

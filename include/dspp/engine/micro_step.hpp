@@ -42,7 +42,7 @@ class MicroStepState {
     counts_uses_ = false;
   }
 
-  /// Its number among the forwards of a step, the same for all until its backward: one that threw is repeated, too.
+  /// Its number among the forwards of a step, the same for all until its backward, one that threw included.
   constexpr Size take_number(Size step, Size& next) {
     if (numbered_ != step) numbered_ = step, number_ = next++;
     return number_;

@@ -113,7 +113,8 @@ class StepGraphs<D, B> {
   PendingReport train(Engine& engine, const Batches& batches, CallSite site) {
     if (!engine.config().graphs) return train_eagerly(engine, batches, site);
     engine.finish_step();
-    engine.abandon(engine.own_);  // a forward without its backward: the first micro-step is this step's
+    engine.abandon(engine.own_);
+    if (engine.forwards_ > 0) engine.drop_step();  // forwards without their backward: this step begins anew
     Otherwise unless_issued([&] {
       is_under_way_ = false;
       if (graphs_) graphs_->abandon();

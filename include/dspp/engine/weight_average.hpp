@@ -60,6 +60,7 @@ class WeightAverage {
   ///          this rank's disk refuses a part: then the average is at its end
   constexpr void update() {
     require_own_weights();
+    engine_.finish_step();
     broken_ = true;
     each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
     engine_.state().settle();
@@ -71,8 +72,9 @@ class WeightAverage {
   /// checked. Call on every rank.
   ///
   /// Throws   Error(state) between backward and step, or if weights were loaded since the last update; Error(file), on
-  ///          every rank, if a disk refuses the exchange, and nothing is changed, or the way back, and the weights are
-  ///          the averages still
+  ///          every rank, if a disk refuses the exchange, which is undone, or the way back, and the weights are the
+  ///          averages still. If it refuses to undo, the weights are of both, and the average is at its end. f's own
+  ///          error hides one of the way back
   template <class F>
   constexpr auto within(F f) {
     require_own_weights();

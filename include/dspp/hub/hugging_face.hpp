@@ -271,7 +271,7 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
   io::SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);
   if (world.is_first()) writer.create();
   world.host().barrier();
-  for (const auto& named : engine.inventory().parameters) {
+  const auto write = [&](const auto& named) {
     const auto& own = specs.at(named.parameter);
     const bool transposed = hugging_face_parts(config, named.name->text).transposed;
     std::vector<detail::KeptRun<State>> runs;
@@ -282,7 +282,10 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
         detail::write_run<State>(writer, own, {first, count, data});
     });
     if (transposed) detail::write_transposed(writer, own[0], runs);
-  }
+  };
+  read_state(engine, [&] {
+    for (const auto& named : engine.inventory().parameters) write(named);
+  });
   writer.flush();
   world.host().barrier();
   if (world.is_first()) writer.commit(texts);

@@ -13,7 +13,7 @@ namespace dspp {
 /// L, computed twice: Recompute<Block<P>>.
 ///
 /// Cost     one more forward of L in backward, its collectives over Tp included; no more gathers under Zero<3>, except
-///          those of tiles inside
+///          those of tiles and units inside
 /// Memory   keeps x instead of what L saves
 /// Source   Chen et al. 2016, arXiv:1604.06174
 template <class L>

@@ -48,7 +48,7 @@ struct Stack : Layer<typename B::policy> {
 
   /// Every rank runs the same blocks again.
   constexpr void describe(auto&& f) const {
-    if (segments != 1) f("segments", segments);
+    if (segments != 1) f("recompute_segments", segments);
   }
   constexpr void visit(auto&& f) {
     int number = 0;
