@@ -144,6 +144,20 @@ TEST_CASE("--json has the documented keys, and in every row measured equals plan
   }
 }
 
+TEST_CASE("a job ends with its report in a pool of its plan's peak, and not in one of a byte less") {
+  const Job job;
+  REQUIRE(job.train("--steps 2 --json result.json").status == 0);
+  const Size peak = json_tree(job.folder.read("result.json"), "a result").find("peak_bytes")->find("planned")->integer;
+  const auto limited = [&](Size limit) {
+    return job.train("--steps 2 --save checkpoints --json limited.json --pool-limit " + std::to_string(limit));
+  };
+  const Result refused = limited(peak - 1);
+  CHECK(refused.status == 2);
+  CHECK(refused.err.find("--pool-limit needs at least the " + std::to_string(peak) + " bytes") != std::string::npos);
+  CHECK(limited(peak).status == 0);
+  CHECK(json_tree(job.folder.read("limited.json"), "a result").find("val_loss")->real > 0);
+}
+
 TEST_CASE("metrics.jsonl holds every step, and two runs with one seed the same losses") {
   const Job first, second, third;
   REQUIRE(first.train("--steps 30 --lr 0.01").status == 0);
