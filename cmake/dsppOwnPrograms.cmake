@@ -35,8 +35,8 @@ if(DSPP_NATIVE)
   target_compile_options(dspp_flags INTERFACE -march=native)
 endif()
 if(DSPP_SANITIZE)
-  # The preset ci has the warnings, which cost a twentieth of the time to compile. Lines in reports are
-  # the presets' -g1, which costs a fifth.
+  # The preset ci has the warnings, which cost a twentieth of the time to compile. Lines in reports are the presets' -g1, which
+  # costs a fifth.
   target_compile_options(dspp_flags INTERFACE
     -fsanitize=${DSPP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -w)
   # What is neither a kernel nor an update takes a third of the time to compile so, and little to run.

@@ -15,7 +15,9 @@ using GptOfFeed = Gpt<P, GptBlock<P, Recompute<Mlp<P>>>>;
 template <class P>
 using LlamaOfFeed = Llama<P, LlamaBlock<P, Recompute<GatedMlp<P>>>>;
 
-Size activations(const Trained& trained) { return trained.ranks[0].by_category[Category::activations]; }
+Size activations(const Trained& trained) {
+  return trained.ranks[0].by_category[Category::activations];
+}
 
 template <class Kept, class Part, class Whole>
 void check_part(const Cell& cell, const Trained& one_rank) {

@@ -70,8 +70,7 @@ TEST_CASE("an operation has the name of its kernel, or of the function that a po
 
 TEST_CASE("a range that ended with the one around it, after an error, ends no other when it is ended again") {
   Profiler profiler;
-  const std::uint64_t outer = profiler.begin_range("forward", ""),
-                      inner = profiler.begin_range("forward", "blocks.1");
+  const std::uint64_t outer = profiler.begin_range("forward", ""), inner = profiler.begin_range("forward", "blocks.1");
   profiler.end_range(outer);
   const std::uint64_t next = profiler.begin_range("backward", "blocks.0");
   profiler.end_range(inner);
