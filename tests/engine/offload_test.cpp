@@ -16,6 +16,7 @@
 
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/engine/weight_average.hpp>
+#include <dspp/hub/hugging_face.hpp>
 #include <dspp/optim.hpp>
 #include <laws/folder.hpp>
 #include <laws/sentence_of.hpp>
@@ -291,6 +292,9 @@ TEST_CASE("outside of steps, too, a refused read is an error on every rank") {
   };
   const Folder saved;
   check("save_weights", true, [&](auto& engine, auto&) { save_weights(engine, (saved.path / "weights").string()); });
+  check("save_hugging_face", true, [&](auto& engine, auto&) {
+    hub::save_hugging_face(engine, (saved.path / "folder").string());
+  });
   check("restart", false, [](auto& engine, auto&) { engine.restart(0); });
   std::atomic<bool> away = false;  // within() has begun: the weights are the averages
   const auto within = [&](auto&, auto& average) {
