@@ -37,8 +37,9 @@ struct Operands {
 template <class T>
 const char* provider_name() {
 #if DSPP_HAS_ONEDNN()
-  if (std::is_same_v<T, bf16> && cpu::onednn_has_bf16()) return "oneDNN bf16";
-  if (std::is_same_v<T, bf16>) return "oneDNN f32, for want of bf16";
+  if (std::is_same_v<T, bf16> && cpu::onednn_prefers_bf16()) return "oneDNN bf16";
+  if (std::is_same_v<T, bf16>)
+    return cpu::onednn_has_bf16() ? "oneDNN f32, faster than bf16 here" : "oneDNN f32, for want of bf16";
   if (!std::is_same_v<T, double>) return std::is_same_v<T, f16> ? "oneDNN f32, for want of f16" : "oneDNN";
 #endif
   if (std::is_same_v<T, f16>) return "Eigen f32, for want of f16";
@@ -50,7 +51,7 @@ template <class T>
 void by_provider(const cpu::Product& p, Operands<T>& x) {
 #if DSPP_HAS_ONEDNN()
   if constexpr (std::is_same_v<T, bf16>)
-    if (cpu::onednn_has_bf16())
+    if (cpu::onednn_prefers_bf16())
       return cpu::gemm_onednn_primitive(p, x.narrow.data(), x.narrow.data(), x.result.data(), Write::overwrite);
 #endif
   cpu::gemm_direct(p, x.wide.data(), x.wide.data(), x.result.data(), Write::overwrite);

@@ -116,6 +116,12 @@
 #define DSPP_HAS_SSE2() 0
 #endif
 
+#if defined(__x86_64__)
+#define DSPP_HAS_CPUID() 1
+#else
+#define DSPP_HAS_CPUID() 0
+#endif
+
 #if defined(__SSE4_2__)
 #define DSPP_HAS_SSE42() 1
 #else
@@ -132,6 +138,12 @@
 #define DSPP_HAS_AVX2() 1
 #else
 #define DSPP_HAS_AVX2() 0
+#endif
+
+#if defined(__AVX512F__)
+#define DSPP_HAS_AVX512() 1
+#else
+#define DSPP_HAS_AVX512() 0
 #endif
 
 #if defined(__F16C__) && !defined(__CUDACC__)  // nvcc's front end lacks the instructions; same bits

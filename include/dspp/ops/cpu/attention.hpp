@@ -60,7 +60,7 @@ struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu> {
 
 #include <cmath>
 
-#include <dspp/ops/cpu/attention_tiles.hpp>
+#include <dspp/ops/cpu/attention_gradients.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 
 namespace dspp::cpu {
@@ -75,42 +75,6 @@ namespace dspp::cpu {
 template <class T>
 void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
                     HeadRows<T> y, Compute<T>* log_sum_exp, const T* bias = nullptr);
-
-/// What attention_head_vjp reads and writes. dq is summed over tiles of keys, hence in the computing type: for f64 and
-/// f32 in its final place. Several query heads may share one head of keys and values, whose gradients are then sums.
-template <class T>
-struct AttentionGradients {
-  HeadRows<const T> q, k, v, y, dy;
-  const Compute<T>* log_sum_exp = nullptr;
-  HeadRows<Compute<T>> dq;
-  HeadRows<T> dk, dv;
-  Size query_heads = 1;     ///< q, y and dy hold them side by side, log_sum_exp one after another
-  Size dq_step = 0;         ///< elements from one query head's dq to the next one's
-  const T* bias = nullptr;  ///< [query heads, queries, keys], as dbias, or null
-  Compute<T>* dbias = nullptr;
-  Compute<T>* y_dy = nullptr;  ///< the sum of a query's y dy, as log_sum_exp: attention_head_vjp's own
-
-  /// The gradients of query head h alone.
-  AttentionGradients query_head(const HeadExtents& extents, Size h) const {
-    const Size columns = h * extents.head_dim;
-    AttentionGradients one = *this;
-    one.q.data += columns, one.y.data += columns, one.dy.data += columns;
-    one.log_sum_exp += h * extents.queries;
-    one.y_dy += h * extents.queries;
-    one.dq.data += h * dq_step;
-    if (bias != nullptr) one.bias += h * extents.queries * extents.keys;
-    if (dbias != nullptr) one.dbias += h * extents.queries * extents.keys;
-    return one;
-  }
-};
-
-/// The gradients of attention_head for its inputs; the softmax is recomputed.
-///
-/// Cost     10 queries keys head_dim operations a query head, half of that when causal
-/// Memory   scratch of at most a quarter of a MiB at head_dim 64, and a number for each query of each query head
-/// Source   Dao et al. 2022, algorithm 4
-template <class T>
-void attention_head_vjp(const HeadExtents& extents, AttentionGradients<T> at);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -161,12 +125,13 @@ struct HeadsAt : kernels::AttentionExtents {
 template <class T>
 struct AttentionForward {
   using C = Compute<T>;
-  static constexpr Size tile = attention_tile.queries, keys = attention_tile.keys, stride = keys + tile_padding;
+  static constexpr Size tile = AttentionTile<C>::queries, part = AttentionTile<C>::part, keys = AttentionTile<C>::keys,
+                        stride = keys + row_padding<C>;
   static constexpr Size scratch_count(Size d) {
-    return tile * (stride + 2) + (copies_rows<T> ? 2 * (tile + keys) : tile) * d;
+    return part * stride + 2 * tile + (2 * tile + stride + keys + vector_length<C>)*d;
   }
 
-  AttentionForward(const HeadExtents& head, const T* head_bias, Size first, C* room)
+  AttentionForward(const HeadExtents& head, const T* head_bias, HeadRows<const T> queries, Size first, C* room)
       : extents(head),
         bias(head_bias),
         first_query(first),
@@ -174,36 +139,48 @@ struct AttentionForward {
         d(head.head_dim),
         scale(head.scale<C>()),
         scores{room, stride},
-        maximum(room + tile * stride),
+        maximum(room + part * stride),
         sum(maximum + tile),
         sum_v(sum + tile),
-        convert_room(sum_v + tile * d) {
+        keys_transposed{sum_v + tile * d, stride},
+        value_room(keys_transposed[d]),
+        convert_room(value_room + keys * d),
+        q(tile_rows(queries, first, rows, d, convert_room + vector_length<C> * d)) {
     std::fill_n(maximum, rows, -std::numeric_limits<C>::infinity());
     std::fill_n(sum, rows, C(0));
   }
 
   /// Adds the keys [j, j + columns) to the running softmax and to sum_v, by factors exp(old maximum - new maximum).
-  void add(HeadRows<const C> q, HeadRows<const C> k, HeadRows<const C> v, Size j, Size columns, Write write) {
-    multiply_tiles<C>(rows, columns, d, q, Transpose::no, k, Transpose::yes, scores, Write::overwrite);
-    for (Size i = 0; i < rows; ++i) add_row_of_scores(i, j, columns);
-    multiply_tiles<C>(rows, d, columns, scores, Transpose::no, v, Transpose::no, {sum_v, d}, write);
+  void add(HeadRows<const T> k, HeadRows<const T> v, Size j, Size columns, Write write) {
+    transpose_tile(k, j, columns, d, keys_transposed, convert_room);
+    const HeadRows<const C> values = tile_rows(v, j, columns, d, value_room);
+    for (Size i = 0; i < rows; i += part) add_rows(i, std::min(part, rows - i), values, j, columns, write);
   }
 
-  void add_row_of_scores(Size i, Size j, Size columns) {
+  /// The queries [first, first + count) of the tile, whose scores lie in the first-level cache.
+  void add_rows(Size first, Size count, HeadRows<const C> values, Size j, Size columns, Write write) {
+    const SeenOfTile<part> seen(extents, first_query + first, count, j, columns);
+    const auto keys_of = [&](Size i, Size together) { return seen.keys_of(i, together); };
+    multiply_to_ranges<C>(count, columns, d, HeadRows<const C>{q[first], q.stride}, keys_transposed, scores, keys_of);
+    for (Size i = 0; i < count; ++i) add_row_of_scores(first + i, scores[i], j, seen[i], seen.read_of(i));
+    multiply_by_rows<C>(count, d, HeadRows<const C>(scores), values, {sum_v + first * d, d}, write == Write::accumulate,
+                        keys_of);
+  }
+
+  void add_row_of_scores(Size i, C* row, Size j, const KeyRange& seen, const KeyRange& read) {
     constexpr C nothing = -std::numeric_limits<C>::infinity();
-    C* row = scores[i];
-    const KeyRange seen = extents.seen_of(first_query + i, j, columns), blocks = blocks_of(seen);
-    if (seen.begin == seen.end) return fill_unseen(row, 0, columns, C(0));
+    const KeyRange blocks = blocks_of(seen);
+    if (seen.begin == seen.end) return fill_unseen(row, read.begin, read.end, C(0));
     C factor = scale;
     if (bias != nullptr || extents.rule.softcap > 0) {
       const T* beside = bias == nullptr ? nullptr : bias + (first_query + i) * extents.keys + j;
       adjust_scores(row, seen, scale, static_cast<C>(extents.rule.softcap), beside);
       factor = 1;
     }
-    fill_unseen(row, 0, blocks.begin, C(0));
+    fill_unseen(row, read.begin, blocks.begin, C(0));
     fill_unseen(row, blocks.begin, seen.begin, nothing);
     fill_unseen(row, seen.end, blocks.end, nothing);
-    fill_unseen(row, blocks.end, columns, C(0));
+    fill_unseen(row, blocks.end, read.end, C(0));
     const C before = maximum[i];
     maximum[i] = std::max(largest_of(row + blocks.begin, blocks.end - blocks.begin) * factor, before);
     const C shift = maximum[i] == nothing ? C(0) : maximum[i];  // scores of -infinity and NaN, which stay 0 and NaN
@@ -213,7 +190,7 @@ struct AttentionForward {
     } else {
       const C shrink = math::exp(before - maximum[i]);
       sum[i] = sum[i] * shrink + row_sum;
-      map_row(sum_v + i * d, d, sum_v + i * d, [shrink](C a) { return a * shrink; });
+      scale_row(sum_v + i * d, d, shrink, sum_v + i * d);
     }
   }
 
@@ -224,8 +201,7 @@ struct AttentionForward {
         log_sum_exp[first_query + i] = std::numeric_limits<C>::infinity();
         continue;
       }
-      const C factor = C(1) / sum[i];
-      map_row(sum_v + i * d, d, y[first_query + i], [factor](C a) { return a * factor; });
+      scale_row(sum_v + i * d, d, C(1) / sum[i], y[first_query + i]);
       log_sum_exp[first_query + i] = maximum[i] + math::log(sum[i]);
     }
   }
@@ -235,94 +211,10 @@ struct AttentionForward {
   Size first_query, rows, d;
   C scale;
   HeadRows<C> scores;
-  C *maximum, *sum, *sum_v, *convert_room;
-};
-
-/// One tile of keys against one tile of queries after another.
-template <class T>
-struct AttentionBackward {
-  using C = Compute<T>;
-  static constexpr Size tile = attention_tile.vjp_queries, keys = attention_tile.vjp_keys,
-                        stride = round_up(keys, block_length) + tile_padding;
-  static constexpr bool converts = !std::is_same_v<T, C>;
-  static constexpr Size scratch_count(Size d) {
-    return 2 * tile * stride + (copies_rows<T> ? 2 * (tile + (converts ? 2 : 1) * keys) : 0) * d;
-  }
-
-  AttentionBackward(const HeadExtents& head, const AttentionGradients<T>& gradients, const KeyRange& range, C* room)
-      : extents(head),
-        first_key(range.begin),
-        columns(range.end - range.begin),
-        d(head.head_dim),
-        scale(head.scale<C>()),
-        scores{room, stride},
-        dscores{room + tile * stride, stride},
-        q_room(room + 2 * tile * stride),
-        k(tile_rows(gradients.k, first_key, columns, d, q_room + 2 * tile * d, true)),
-        v(tile_rows(gradients.v, first_key, columns, d, q_room + (2 * tile + keys) * d)) {
-    if constexpr (converts) {
-      dk = {q_room + 2 * (tile + keys) * d, d};
-      dv = {dk[keys], d};
-    } else {
-      dk = {gradients.dk[first_key], gradients.dk.stride};
-      dv = {gradients.dv[first_key], gradients.dv.stride};
-    }
-  }
-
-  /// Adds what the queries [i, i + rows) of one query head, which see keys before `end`, contribute to dk and dv, and
-  /// these keys to its dq.
-  void add(const AttentionGradients<T>& at, Size i, Size rows, Size end, bool first_use) {
-    using enum Transpose;
-    const Size n = std::min(columns, end - first_key);  // none of the others is seen
-    const Write keys_write = first_use ? Write::overwrite : Write::accumulate;
-    if (first_use)
-      for (const HeadRows<C>& sums : {dk, dv}) zero_rows(sums, {n, columns}, d);
-    const HeadRows<const C> q = tile_rows(at.q, i, rows, d, q_room, true),
-                            dy = tile_rows(at.dy, i, rows, d, q_room + tile * d, true);
-    multiply_tiles<C>(rows, n, d, q, no, k, yes, scores, Write::overwrite);
-    multiply_tiles<C>(rows, n, d, dy, no, v, yes, dscores, Write::overwrite);
-    for (Size row = 0; row < rows; ++row) add_row_of_gradients(at, i + row, n, scores[row], dscores[row]);
-    multiply_tiles<C>(n, d, rows, scores, yes, dy, no, dv, keys_write);
-    multiply_tiles<C>(n, d, rows, dscores, yes, q, no, dk, keys_write);
-    multiply_tiles<C>(rows, d, n, dscores, no, k, no, {at.dq[i], at.dq.stride},
-                      first_key <= extents.seen_from(i) ? Write::overwrite : Write::accumulate);
-  }
-
-  void add_row_of_gradients(const AttentionGradients<T>& at, Size i, Size n, C* p, C* dp) const {
-    const KeyRange seen = extents.seen_of(i, first_key, n);
-    if (seen.begin < seen.end) {
-      const C dot = at.y_dy[i];
-      if (at.bias == nullptr && !(extents.rule.softcap > 0)) {
-        const KeyRange blocks = blocks_of(seen);
-        score_gradients(p + blocks.begin, dp + blocks.begin, blocks.end - blocks.begin, scale, at.log_sum_exp[i], dot);
-      } else {
-        const Size place = i * extents.keys + first_key;
-        adjusted_score_gradients(p, dp, seen, scale, static_cast<C>(extents.rule.softcap),
-                                 at.bias == nullptr ? nullptr : at.bias + place, at.log_sum_exp[i], dot,
-                                 at.dbias == nullptr ? nullptr : at.dbias + place);
-      }
-    }
-    for (C* row : {p, dp}) {
-      fill_unseen(row, 0, seen.begin, C(0));
-      fill_unseen(row, seen.end, n, C(0));
-    }
-  }
-
-  void finish(const AttentionGradients<T>& at) const {
-    if constexpr (converts)
-      for (Size j = 0; j < columns; ++j) {
-        convert_row(dk[j], d, at.dk[first_key + j]);
-        convert_row(dv[j], d, at.dv[first_key + j]);
-      }
-  }
-
-  HeadExtents extents;
-  Size first_key, columns, d;
-  C scale;
-  HeadRows<C> scores, dscores;
-  C* q_room;
-  HeadRows<const C> k, v;
-  HeadRows<C> dk, dv;
+  C *maximum, *sum, *sum_v;
+  HeadRows<C> keys_transposed;
+  C *value_room, *convert_room;
+  HeadRows<const C> q;
 };
 
 }  // namespace detail
@@ -334,67 +226,12 @@ void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<co
   const Size d = extents.head_dim;
   const Scratch<Compute<T>> room(Tile::scratch_count(d));
   for (Size i = 0; i < extents.queries; i += Tile::tile) {
-    Tile tile(extents, bias, i, room.data());
-    const auto q_tile = detail::tile_rows(q, i, tile.rows, d, tile.convert_room);
-    auto* k_room = tile.convert_room + Tile::tile * d;
+    Tile tile(extents, bias, q, i, room.data());
     const KeyRange seen = extents.seen_by_rows(i, tile.rows);
-    for (Size j = seen.begin; j < seen.end; j += Tile::keys) {
-      const Size columns = std::min(Tile::keys, seen.end - j);
-      tile.add(q_tile, detail::tile_rows(k, j, columns, d, k_room),
-               detail::tile_rows(v, j, columns, d, k_room + Tile::keys * d, true), j, columns,
-               j == seen.begin ? Write::overwrite : Write::accumulate);
-    }
+    for (Size j = seen.begin; j < seen.end; j += Tile::keys)
+      tile.add(k, v, j, std::min(Tile::keys, seen.end - j), j == seen.begin ? Write::overwrite : Write::accumulate);
     tile.finish(y, log_sum_exp);
   }
-}
-
-namespace detail {
-
-/// Before the tiles of one query head: y_dy, and dq of the queries that see no key.
-template <class T>
-void begin_query_head(const HeadExtents& extents, const AttentionGradients<T>& at) {
-  constexpr Size tile = attention_tile.vjp_queries;
-  for (Size i = 0; i < extents.queries; ++i) at.y_dy[i] = dot_row(at.y[i], at.dy[i], extents.head_dim);
-  for (Size i = 0; i < extents.queries; i += tile) {
-    const Size rows = std::min(tile, extents.queries - i);
-    const KeyRange seen = extents.seen_by_rows(i, rows);
-    if (seen.begin == seen.end) zero_rows(at.dq, {i, i + rows}, extents.head_dim);
-  }
-}
-
-}  // namespace detail
-
-template <class T>
-void attention_head_vjp(const HeadExtents& extents, AttentionGradients<T> at) {
-  using Tile = detail::AttentionBackward<T>;
-  const Size tile_count = Tile::scratch_count(extents.head_dim);
-  const Scratch<Compute<T>> room(tile_count + at.query_heads * extents.queries);
-  at.y_dy = room.data() + tile_count;
-  for (Size h = 0; h < at.query_heads; ++h) detail::begin_query_head(extents, at.query_head(extents, h));
-  const Size end = extents.queries > 0 ? extents.seen_by(extents.queries - 1) : 0;  // the keys after it have no query
-  for (Size j = 0; j < end; j += Tile::keys) {
-    const KeyRange range{j, std::min(j + Tile::keys, end)};
-    Tile tile(extents, at, range, room.data());
-    bool first_use = true;
-    for (Size h = 0; h < at.query_heads; ++h) {
-      const AttentionGradients<T> head = at.query_head(extents, h);
-      for (Size i = 0; i < extents.queries; i += Tile::tile) {
-        const Size rows = std::min(Tile::tile, extents.queries - i);
-        const KeyRange seen = extents.seen_by_rows(i, rows);
-        if (seen.begin == seen.end || seen.end <= j || seen.begin >= j + tile.columns) continue;
-        tile.add(head, i, rows, seen.end, first_use);
-        first_use = false;
-      }
-    }
-    if (first_use) {
-      detail::zero_rows(at.dk, range, extents.head_dim);
-      detail::zero_rows(at.dv, range, extents.head_dim);
-    } else {
-      tile.finish(at);
-    }
-  }
-  detail::zero_rows(at.dk, {end, extents.keys}, extents.head_dim);
-  detail::zero_rows(at.dv, {end, extents.keys}, extents.head_dim);
 }
 
 }  // namespace dspp::cpu

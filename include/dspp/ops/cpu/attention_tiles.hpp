@@ -7,32 +7,21 @@
 #include <limits>
 
 #include <dspp/base/math.hpp>
-#include <dspp/ops/cpu/gemm/tiles.hpp>
+#include <dspp/ops/cpu/gemm/rows.hpp>
+#include <dspp/ops/cpu/scratch.hpp>
+#include <dspp/ops/cpu/tile_products.hpp>
 #include <dspp/ops/seen_keys.hpp>
 
 namespace dspp::cpu {
 
-/// Queries and keys of a tile, forward and backward: products of 64 x 64 x head_dim run at nine tenths of the
-/// provider's best rate, and a causal sequence of 256 skips three eighths of its pairs, since a tile ends with the keys
-/// that its queries see.
+/// Queries and keys of a tile, forward and backward, as many as a quarter of a MiB holds at head_dim 64: each tile of
+/// queries reads and copies its keys again. The scores of `part` queries lie in the first-level cache.
+template <class C>
 struct AttentionTile {
-  Size queries = 64, keys = 256, vjp_queries = 64, vjp_keys = 128;
-};
-inline constexpr AttentionTile attention_tile{};
-
-/// One head's rows: element (i, c) is data[i * stride + c].
-template <class T>
-struct HeadRows {
-  T* data = nullptr;
-  Size stride = 0;
-  T* operator[](Size i) const { return data + i * stride; }
-  template <class U>
-  requires(std::is_same_v<U, const T>) operator HeadRows<U>() const { return {data, stride}; }
-};
-
-/// The keys [begin, end).
-struct KeyRange {
-  Size begin = 0, end = 0;
+  static constexpr Size unit = 96 * sizeof(float) / sizeof(C);
+  static constexpr Size queries = 2 * unit, part = unit / 2, keys = 2 * unit, vjp_queries = unit * 3 / 4,
+                        vjp_keys = unit;
+  static_assert(part % product_rows == 0 && keys % block_length == 0);
 };
 
 /// The extents of one head. Causal needs keys >= queries: the last query attends to the last key.
@@ -62,28 +51,79 @@ struct HeadExtents {
 
 namespace detail {
 
-/// Whether tile_rows copies any: those of f64 are neither converted nor do they collide.
+/// A copy of the rows [begin, begin + rows) in the computing type, in `room` ([rows, columns]). Products read it again
+/// and again, and rows as they lie among other heads' share cache sets: 1.5 KiB apart, half of them.
 template <class T>
-inline constexpr bool copies_rows = !std::is_same_v<T, double>;
-
-/// The rows [begin, begin + rows) in the computing type: in place, or converted in `room` ([rows, columns]). Rows that
-/// collide, and whose copies do not, are copied there where a product walks down their columns: as a right operand that
-/// is not transposed.
-template <class T>
-HeadRows<const Compute<T>> tile_rows(HeadRows<const T> from, Size begin, Size rows, Size columns, Compute<T>* room,
-                                     bool walked = false) {
-  if constexpr (std::is_same_v<T, Compute<T>>)
-    if (!walked || !rows_collide<T>(from.stride) || rows_collide<T>(columns)) return {from[begin], from.stride};
-  for (Size i = 0; i < rows; ++i) convert_row(from[begin + i], columns, room + i * columns);
+HeadRows<const Compute<T>> tile_rows(HeadRows<const T> from, Size begin, Size rows, Size columns, Compute<T>* room) {
+  for (Size i = 0; i < rows; ++i) {
+    const T* row = from[begin + i];
+    if constexpr (std::is_same_v<T, Compute<T>>)
+      std::memcpy(room + i * columns, row, static_cast<std::size_t>(columns) * sizeof(T));
+    else
+      convert_row(row, columns, room + i * columns);
+  }
   return {room, columns};
 }
 
-/// c[m, n] (+)= op(a) op(b) of tiles.
-template <class C>
-void multiply_tiles(Size m, Size n, Size k, HeadRows<const C> a, Transpose ta, HeadRows<const C> b, Transpose tb,
-                    HeadRows<C> c, Write write) {
-  gemm_direct(Product{m, n, k, ta, tb, a.stride, b.stride, c.stride}, a.data, b.data, c.data, write);
+/// to(c, i) = from(begin + i, c), converted; columns of `to` up to a multiple of vector_length are 0. `room` holds
+/// vector_length rows.
+template <class T>
+void transpose_tile(HeadRows<const T> from, Size begin, Size rows, Size columns, HeadRows<Compute<T>> to,
+                    Compute<T>* room) {
+  using C = Compute<T>;
+  constexpr Size length = vector_length<C>;
+  for (Size i = 0; i < rows; i += length) {
+    const Size count = std::min(length, rows - i);
+    transpose_rows<C>(tile_rows(from, begin + i, count, columns, room), count, columns, {to.data + i, to.stride});
+  }
 }
+
+/// What each query of a tile sees of a tile of keys, counted from its first.
+template <Size count>
+class SeenOfTile {
+ public:
+  SeenOfTile(const HeadExtents& extents, Size first_query, Size rows, Size first_key, Size keys)
+      : rows_(rows), keys_(keys) {
+    for (Size i = 0; i < rows; ++i) {
+      const KeyRange seen = extents.seen_of(first_query + i, first_key, keys);
+      begin_[i] = static_cast<std::int32_t>(seen.begin), end_[i] = static_cast<std::int32_t>(seen.end);
+    }
+  }
+  KeyRange operator[](Size i) const { return {begin_[i], end_[i]}; }
+  /// The keys that any of the queries [i, i + rows) sees.
+  KeyRange keys_of(Size i, Size rows) const { return {begin_[i], end_[i + rows - 1]}; }
+  /// Around what query i sees, the keys of which a product of a group of rows, or of keys, reads its elements.
+  KeyRange read_of(Size i) const {
+    const Size last = std::min(i / product_rows * product_rows + product_rows, rows_) - 1;
+    return {std::max<Size>(std::min(begin_[i / product_rows * product_rows], begin_[i] - product_rows), 0),
+            std::min<Size>(std::max(end_[last], end_[i] + product_rows), keys_)};
+  }
+
+ private:
+  template <Size, Size>
+  friend class SeeingOfTile;
+  Size rows_, keys_;
+  std::int32_t begin_[count], end_[count];
+};
+
+/// The queries of a tile that see any of a group of product_rows keys.
+template <Size count, Size keys>
+class SeeingOfTile {
+ public:
+  explicit SeeingOfTile(const SeenOfTile<count>& seen) {
+    Size begin = 0, end = 0;
+    for (Size j = 0, group = 0; j < seen.keys_; j += product_rows, ++group) {
+      while (begin < seen.rows_ && seen.end_[begin] <= j) ++begin;
+      while (end < seen.rows_ && seen.begin_[end] < j + product_rows) ++end;
+      begin_[group] = static_cast<std::int32_t>(begin), end_[group] = static_cast<std::int32_t>(std::max(begin, end));
+    }
+  }
+  KeyRange queries_of(Size j) const { return {begin_[j / product_rows], end_[j / product_rows]}; }
+
+ private:
+  static constexpr Size groups = (keys + product_rows - 1) / product_rows;
+  std::int32_t begin_[groups], end_[groups];
+};
 
 /// Sets [begin, end) of a row.
 template <class C>
@@ -113,39 +153,60 @@ void adjust_scores(C* scores, const KeyRange& seen, C scale, C softcap, const T*
     for (Size j = seen.begin; j < seen.end; ++j) scores[j] += static_cast<C>(bias[j]);
 }
 
+/// A block in vectors.
+template <class C>
+inline constexpr int block_vectors = block_length / vector_length<C>;
+
+/// The sum of a block, in the order of sum_lanes.
+template <class C>
+[[gnu::always_inline]] inline C sum_vectors(const Vector<C> (&x)[block_vectors<C>]) {
+  Lanes<C> lanes;
+  for (int v = 0; v < block_vectors<C>; ++v) store_vector(lanes + v * vector_length<C>, x[v]);
+  return sum_lanes<C>(lanes);
+}
+
 /// The largest of `count` scores, a multiple of block_length.
 template <class C>
-C largest_of(const C* scores, Size count) {
-  Lanes<C> largest;
-  for (int k = 0; k < block_length; ++k) largest[k] = scores[k];
+[[gnu::always_inline]] inline C largest_of(const C* scores, Size count) {
+  constexpr int vectors = block_vectors<C>, length = vector_length<C>;
+  Vector<C> largest[vectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) largest[v] = load_vector(scores + v * length);
   for (Size j = block_length; j < count; j += block_length)
-    for (int k = 0; k < block_length; ++k) largest[k] = scores[j + k] > largest[k] ? scores[j + k] : largest[k];
-  return max_lanes<C>(largest);
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) largest[v] = larger<C>(load_vector(scores + j + v * length), largest[v]);
+  Lanes<C> lanes;
+  for (int v = 0; v < vectors; ++v) store_vector(lanes + v * length, largest[v]);
+  return max_lanes<C>(lanes);
 }
 
 /// scores[j] = exp(scale scores[j] - shift), for a multiple of block_length; returns their sum.
 template <class C>
-C exponentials(C* scores, Size count, C scale, C shift) {
-  Lanes<C> sum = {};
+[[gnu::always_inline]] inline C exponentials(C* scores, Size count, C scale, C shift) {
+  constexpr int vectors = block_vectors<C>, length = vector_length<C>;
+  Vector<C> sum[vectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) sum[v] = Vector<C>{};
   for (Size j = 0; j < count; j += block_length)
-    for (int k = 0; k < block_length; ++k) {
-      const C value = math::exp(scale * scores[j + k] - shift);
-      scores[j + k] = value;
-      sum[k] += value;
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      C* at = scores + j + v * length;
+      const Vector<C> value = exp_of_small<C>(scale * load_vector(at) - shift);
+      store_vector(at, value);
+      sum[v] += value;
     }
-  return sum_lanes<C>(sum);
+  return sum_vectors<C>(sum);
 }
 
 /// Overwrites scores with the probabilities p = exp(scale scores - shift), and dp with the gradient p (dp - dot) scale
 /// of the scores.
 template <class C>
-void score_gradients(C* scores, C* dp, Size count, C scale, C shift, C dot) {
-  for (Size j = 0; j < count; j += block_length)
-    for (int k = 0; k < block_length; ++k) {
-      const C p = math::exp(scale * scores[j + k] - shift);
-      scores[j + k] = p;
-      dp[j + k] = p * (dp[j + k] - dot) * scale;
-    }
+[[gnu::always_inline]] inline void score_gradients(C* scores, C* dp, Size count, C scale, C shift, C dot) {
+  for (Size j = 0; j < count; j += vector_length<C>) {
+    const Vector<C> p = exp_of_small<C>(scale * load_vector(scores + j) - shift);
+    store_vector(scores + j, p);
+    store_vector<C>(dp + j, p * (load_vector(dp + j) - dot) * scale);
+  }
 }
 
 /// The same of adjusted scores: dp becomes the gradient of q k^T, and dbias, which may be null, grows by that of the
@@ -172,13 +233,31 @@ void adjusted_score_gradients(C* scores, C* dp, const KeyRange& seen, C scale, C
 template <class T>
 Compute<T> dot_row(const T* x, const T* y, Size count) {
   using C = Compute<T>;
-  Lanes<C> sum = {}, buffer_x, buffer_y;
+  constexpr int vectors = block_vectors<C>, length = vector_length<C>;
+  Vector<C> sum[vectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) sum[v] = Vector<C>{};
+  Lanes<C> buffer_x, buffer_y;
   for (Size i = 0; i < count; i += block_length) {
     const C* a = read_block(buffer_x, x + i, count - i);
     const C* b = read_block(buffer_y, y + i, count - i);
-    for (int j = 0; j < block_length; ++j) sum[j] += a[j] * b[j];
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) sum[v] += load_vector(a + v * length) * load_vector(b + v * length);
   }
-  return sum_lanes<C>(sum);
+  return sum_vectors<C>(sum);
+}
+
+/// to[i] = factor from[i], rounded.
+template <class C, class T>
+void scale_row(const C* from, Size count, C factor, T* to) {
+  if constexpr (std::is_same_v<T, C>) {
+    constexpr Size length = vector_length<C>;
+    Size i = 0;
+    for (; i + length <= count; i += length) store_vector<C>(to + i, load_vector(from + i) * factor);
+    for (; i < count; ++i) to[i] = from[i] * factor;
+  } else {
+    map_row(from, count, to, [factor](C a) { return a * factor; });
+  }
 }
 
 }  // namespace detail

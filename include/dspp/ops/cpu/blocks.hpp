@@ -97,9 +97,9 @@ template <class C>
 [[gnu::always_inline]] inline C max_lanes(Lanes<C>& x) {
   for (int j = 0; j < 16; ++j) x[j] = x[j] > x[j + 16] ? x[j] : x[j + 16];
   for (int j = 0; j < 8; ++j) x[j] = x[j] > x[j + 8] ? x[j] : x[j + 8];
-  C largest = x[0];
-  for (int j = 1; j < 8; ++j) largest = x[j] > largest ? x[j] : largest;
-  return largest;
+  for (int j = 0; j < 4; ++j) x[j] = x[j] > x[j + 4] ? x[j] : x[j + 4];
+  for (int j = 0; j < 2; ++j) x[j] = x[j] > x[j + 2] ? x[j] : x[j + 2];
+  return x[0] > x[1] ? x[0] : x[1];
 }
 
 }  // namespace dspp::cpu

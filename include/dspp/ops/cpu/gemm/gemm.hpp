@@ -113,7 +113,7 @@ inline bool has_spaced_vector(const Product& p) {
   return a || b || (p.n == 1 && p.ldc > 1);
 }
 
-/// For processors that multiply T (bf16): oneDNN adds the bias, sums and rounds.
+/// For processors that multiply T (bf16) faster than f32: oneDNN adds the bias, sums and rounds.
 template <class T, class R>
 void piece_by_primitive(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
   const Size at = p.c_offset(piece.row, piece.column);
@@ -132,7 +132,7 @@ template <class T, class R>
 void one_piece(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
 #if DSPP_HAS_ONEDNN()
   if constexpr (std::is_same_v<T, bf16>)
-    if (p.k > 0 && onednn_has_bf16() && !has_spaced_vector(p.sized(piece.rows, piece.columns, p.k)))
+    if (p.k > 0 && onednn_prefers_bf16() && !has_spaced_vector(p.sized(piece.rows, piece.columns, p.k)))
       return piece_by_primitive(p, piece, a, b, finish);
 #endif
   const Size columns = std::is_same_v<T, Compute<T>> ? piece.columns : tile_extents.columns;

@@ -9,6 +9,10 @@
 #include <dspp/ops/cpu/gemm/onednn_interface.hpp>
 #include <dspp/ops/write.hpp>
 
+#if DSPP_HAS_CPUID()
+#include <cpuid.h>
+#endif
+
 namespace dspp::cpu {
 
 /// c = op(a) op(b), or c += op(a) op(b), in f32. Call under OneThread.
@@ -16,6 +20,11 @@ void gemm_onednn(const Product& p, const float* a, const float* b, float* c, Wri
 
 /// Whether the processor has bf16 products. Elsewhere oneDNN has none (2.6, 3.2).
 bool onednn_has_bf16();
+
+/// Whether they are faster than those of operands widened to f32: with AMX, on AMD's processors and on Cooper Lake.
+/// Intel's later ones start VDPBF16PS every second cycle, which then does half of the operations of two FMA in f32
+/// (Emerald Rapids whose AMX a virtual machine hides: 93 and 187 GFLOP/s a core, products 83 and 161).
+bool onednn_prefers_bf16();
 
 /// c = op(a) op(b) (+ bias [n] on every row), or c += op(a) op(b), summed in f32 and rounded once to R. T and R are
 /// bf16 or float; float is for tests of this path on every machine. Call under OneThread.
@@ -59,6 +68,21 @@ void execute_onednn(dnnl_engine_t engine, dnnl_primitive_desc_t description, con
 
 }  // namespace detail
 
+namespace detail {
+
+/// Of processors with bf16 instructions: Cooper Lake is model 0x55.
+inline bool is_intel_after_cooper_lake() {
+#if DSPP_HAS_CPUID()
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_INTEL_ebx || c != signature_INTEL_ecx) return false;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && ((a >> 4 & 0xfu) | (a >> 12 & 0xf0u)) != 0x55u;
+#else
+  return false;
+#endif
+}
+
+}  // namespace detail
+
 inline void gemm_onednn(const Product& p, const float* a, const float* b, float* c, Write write) {
   const char ta = p.ta == Transpose::yes ? 'T' : 'N', tb = p.tb == Transpose::yes ? 'T' : 'N';
   const float beta = write == Write::accumulate ? 1.0f : 0.0f;
@@ -69,6 +93,15 @@ inline bool onednn_has_bf16() {
   // The number of an instruction set includes the bits of those that it contains.
   constexpr int wanted = dnnl_cpu_isa_avx512_core_bf16;
   return (static_cast<int>(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
+}
+
+inline bool onednn_prefers_bf16() {
+  static const bool preferred = [] {
+    constexpr int amx = dnnl_cpu_isa_avx512_core_amx;
+    return onednn_has_bf16() &&
+           ((static_cast<int>(dnnl_get_effective_cpu_isa()) & amx) == amx || !detail::is_intel_after_cooper_lake());
+  }();
+  return preferred;
 }
 
 template <class T, class R>

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Vectors of the processor's width, for loops whose sums must stay in registers: g++ and clang have them for every
+/// processor, narrower ones in pieces.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include <dspp/base/math.hpp>
+#include <dspp/base/types.hpp>
+
+namespace dspp::cpu {
+
+inline constexpr int vector_bytes = DSPP_HAS_AVX512() ? 64 : DSPP_HAS_AVX() ? 32 : 16;
+
+/// Elements of a vector.
+template <class C>
+inline constexpr int vector_length = vector_bytes / static_cast<int>(sizeof(C));
+
+template <class C>
+struct VectorOf {
+  typedef std::uint32_t Words __attribute__((vector_size(vector_bytes)));
+  typedef C Type __attribute__((vector_size(vector_bytes)));
+  typedef C Unaligned __attribute__((vector_size(vector_bytes), aligned(sizeof(C)), may_alias));
+};
+template <class C>
+using Vector = typename VectorOf<C>::Type;
+
+template <class C>
+[[gnu::always_inline]] inline Vector<C> load_vector(const C* from) {
+  return *reinterpret_cast<const typename VectorOf<C>::Unaligned*>(from);
+}
+template <class C>
+[[gnu::always_inline]] inline void store_vector(C* to, Vector<C> x) {
+  *reinterpret_cast<typename VectorOf<C>::Unaligned*>(to) = x;
+}
+
+/// The first `count` elements; the others are 0.
+template <class C>
+[[gnu::always_inline]] inline Vector<C> load_part(const C* from, Size count) {
+  Vector<C> x{};
+  std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(C));
+  return x;
+}
+template <class C>
+[[gnu::always_inline]] inline void store_part(C* to, Vector<C> x, Size count) {
+  std::memcpy(to, &x, static_cast<std::size_t>(count) * sizeof(C));
+}
+
+/// The larger elements; those of b where a is NaN.
+template <class C>
+[[gnu::always_inline]] inline Vector<C> larger(Vector<C> a, Vector<C> b) {
+  return a > b ? a : b;
+}
+
+/// exp of each x <= 88, with the bits of math::exp.
+template <class C>
+[[gnu::always_inline]] inline Vector<C> exp_of_small(Vector<C> x) {
+  if constexpr (std::is_same_v<C, float>) {
+    using Words = typename VectorOf<C>::Words;
+    const auto value = bits_as<Words>(math::exp_in_range<Words>(x));
+    const auto normal = value & bits_as<Words>(x >= -87.33654f);  // 0 below
+    return x == x ? bits_as<Vector<C>>(normal) : x;
+  } else {
+    for (int i = 0; i < vector_length<C>; ++i) x[i] = math::exp(x[i]);
+    return x;
+  }
+}
+
+}  // namespace dspp::cpu

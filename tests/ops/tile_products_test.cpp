@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Products of tiles against sums in order, on small integers, which are exact; and what vectors compute of their own.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <dspp/ops/cpu/tile_products.hpp>
+
+namespace {
+
+using namespace dspp;
+using cpu::HeadRows;
+using cpu::KeyRange;
+using cpu::LeftTile;
+
+std::mt19937 random_bits(1);
+
+Size below(Size n) {
+  return static_cast<Size>(random_bits() % static_cast<unsigned>(n));
+}
+
+/// A matrix of small integers, whose rows are longer than its columns.
+template <class C>
+struct Matrix {
+  Matrix(Size rows, Size columns, Size padding) : stride(columns + padding) {
+    for (Size i = 0; i < rows * stride; ++i) values.push_back(static_cast<C>(below(9) - 4));
+  }
+  HeadRows<C> rows() { return {values.data(), stride}; }
+  HeadRows<const C> const_rows() const { return {values.data(), stride}; }
+
+  Size stride;
+  std::vector<C> values;
+};
+
+/// What each row of a product takes of [0, count): neither end falls from a row to the next.
+std::vector<KeyRange> random_ranges(Size rows, Size count) {
+  std::vector<KeyRange> ranges;
+  KeyRange last{0, below(count + 1)};
+  for (Size i = 0; i < rows; ++i) {
+    last.begin = std::min(count, last.begin + (below(3) == 0 ? below(4) : 0));
+    last.end = std::max(last.begin, std::min(count, last.end + below(3)));
+    ranges.push_back(last);
+  }
+  return ranges;
+}
+
+KeyRange of_group(const std::vector<KeyRange>& ranges, Size i, Size count) {
+  return {ranges[static_cast<std::size_t>(i)].begin, ranges[static_cast<std::size_t>(i + count - 1)].end};
+}
+
+template <class C>
+void check_products(Size rows, Size columns, Size depth, bool transposed) {
+  CAPTURE(rows);
+  CAPTURE(columns);
+  CAPTURE(depth);
+  CAPTURE(transposed);
+  constexpr C nan = std::numeric_limits<C>::quiet_NaN();
+  Matrix<C> a(transposed ? depth : rows, transposed ? rows : depth, 3), b(depth, columns, 5), c(rows, columns, 2);
+  const auto left = transposed ? LeftTile<C>::transposed(a.const_rows()) : LeftTile<C>(a.const_rows());
+  const auto at = [&](Size i, Size p) -> C& { return transposed ? a.rows()[p][i] : a.rows()[i][p]; };
+  const std::vector<KeyRange> depths = random_ranges(rows, depth);
+  for (Size i = 0; i < rows; ++i)
+    for (Size p = 0; p < depth; ++p)
+      if (p < depths[static_cast<std::size_t>(i)].begin || p >= depths[static_cast<std::size_t>(i)].end) at(i, p) = 0;
+  if (rows > 0 && depth > 0 && depths[0].begin > 0) b.rows()[0][0] = nan;  // of no row, since the ranges' begin rises
+  for (const bool accumulate : {false, true}) {
+    Matrix<C> sums = c;
+    cpu::multiply_by_rows<C>(rows, columns, left, b.const_rows(), sums.rows(), accumulate,
+                             [&](Size i, Size count) { return of_group(depths, i, count); });
+    bool equal = true;
+    for (Size i = 0; i < rows; ++i) {
+      for (Size j = 0; j < columns; ++j) {
+        C sum = accumulate ? c.rows()[i][j] : C(0);
+        for (Size p = 0; p < depth; ++p)
+          if (at(i, p) != 0) sum += at(i, p) * b.rows()[p][j];
+        equal = equal && sums.rows()[i][j] == sum;
+      }
+      for (Size j = columns; j < c.stride; ++j) equal = equal && sums.rows()[i][j] == c.rows()[i][j];  // not written
+    }
+    CHECK(equal);
+  }
+}
+
+template <class C>
+void check_ranges(Size rows, Size columns, Size depth) {
+  CAPTURE(rows);
+  CAPTURE(columns);
+  CAPTURE(depth);
+  const Size padded = round_up(columns, cpu::vector_length<C>);
+  Matrix<C> a(rows, depth, 1), b(depth, padded, 16), c(rows, padded, 16);
+  const std::vector<KeyRange> needed = random_ranges(rows, columns);
+  cpu::multiply_to_ranges<C>(rows, columns, depth, a.const_rows(), b.const_rows(), c.rows(),
+                             [&](Size i, Size count) { return of_group(needed, i, count); });
+  bool equal = true;
+  for (Size i = 0; i < rows; ++i)
+    for (Size j = needed[static_cast<std::size_t>(i)].begin; j < needed[static_cast<std::size_t>(i)].end; ++j) {
+      C sum = 0;
+      for (Size p = 0; p < depth; ++p) sum += a.rows()[i][p] * b.rows()[p][j];
+      equal = equal && c.rows()[i][j] == sum;
+    }
+  CHECK(equal);
+}
+
+template <class C>
+void check_transposition(Size rows, Size columns) {
+  CAPTURE(rows);
+  CAPTURE(columns);
+  const Size padded = round_up(rows, cpu::vector_length<C>);
+  Matrix<C> from(rows, columns, 7), to(columns, padded, 16);
+  cpu::transpose_rows<C>(from.const_rows(), rows, columns, to.rows());
+  bool equal = true;
+  for (Size c = 0; c < columns; ++c)
+    for (Size i = 0; i < padded; ++i) equal = equal && to.rows()[c][i] == (i < rows ? from.rows()[i][c] : C(0));
+  CHECK(equal);
+}
+
+template <class C>
+void check_all() {
+  for (int i = 0; i < 60; ++i) {
+    const Size rows = 1 + below(40), columns = 1 + below(90), depth = 1 + below(40);
+    check_products<C>(rows, columns, depth, i % 2 == 1);
+    check_ranges<C>(rows, columns, depth);
+    check_transposition<C>(rows, columns);
+  }
+  for (const Size width : {8, 16, 32, 64, 128}) {  // of heads
+    check_products<C>(48, width, 96, false);
+    check_products<C>(96, width, 72, true);
+    check_ranges<C>(48, 192, width);
+    check_transposition<C>(96, width);
+  }
+  check_products<C>(7, 20, 0, false);
+}
+
+}  // namespace
+
+TEST_CASE("products of tiles are sums over the ranges of their rows, whatever the extents") {
+  check_all<float>();
+  check_all<double>();
+}
+
+TEST_CASE("the exponential of a vector has the bits of each element's") {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> values{0.0f, -0.0f, 1e-30f, 88.0f, -87.33654f, -87.33655f, -87.4f, -1e30f, -infinity};
+  for (const std::uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7fc00001u, 0x7fc0007fu, 0xffffffffu})
+    values.push_back(std::bit_cast<float>(bits));  // NaN of any payload
+  for (int i = 0; i < 4000; ++i) values.push_back(88.0f - static_cast<float>(below(1000000)) * 2e-4f);
+  while (values.size() % static_cast<std::size_t>(cpu::vector_length<float>) != 0) values.push_back(0.0f);
+  for (std::size_t i = 0; i < values.size(); i += static_cast<std::size_t>(cpu::vector_length<float>)) {
+    float results[cpu::vector_length<float>];
+    cpu::store_vector<float>(results, cpu::exp_of_small<float>(cpu::load_vector(values.data() + i)));
+    for (std::size_t k = 0; k < static_cast<std::size_t>(cpu::vector_length<float>); ++k) {
+      const float x = values[i + k], expected = math::exp(x);
+      CAPTURE(x);
+      CHECK((std::bit_cast<std::uint32_t>(results[k]) == std::bit_cast<std::uint32_t>(expected) ||
+             (x != x && results[k] != results[k] && expected != expected)));
+    }
+  }
+}
