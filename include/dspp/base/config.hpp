@@ -146,6 +146,13 @@
 #define DSPP_HAS_AVX512() 0
 #endif
 
+/// Before a loop of constant length over vectors, whose array then is registers.
+#if defined(__CUDACC__)  // which warns, and hands the host's code to a compiler that need not be told
+#define DSPP_UNROLL
+#else
+#define DSPP_UNROLL _Pragma("GCC unroll 8")
+#endif
+
 #if defined(__F16C__) && !defined(__CUDACC__)  // nvcc's front end lacks the instructions; same bits
 #define DSPP_HAS_F16C() 1
 #else

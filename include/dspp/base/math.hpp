@@ -42,14 +42,18 @@ inline constexpr float infinity = bits_as<float>(0x7f800000u);
 inline constexpr float not_a_number = bits_as<float>(0x7fc00000u);
 inline constexpr float log2_upper = 0.693359375f;  // 10 bits: its product with an exponent is exact
 inline constexpr float log2_lower = -2.12194440e-4f;
+inline constexpr float inverse_log2 = 1.44269504f, half_mantissa = 12582912.0f;  // 1.5 * 2^23
+/// exp(r) = 1 + r + r^2 (exp_2 + r (exp_3 + ...)).
+inline constexpr float exp_2 = 0.4999999341248513f, exp_3 = 0.16666520107783095f, exp_4 = 0.04166839421431909f,
+                       exp_5 = 0.008368780414537856f, exp_6 = 0.0013814466887081007f;
 
 /// first + x (second + x (third + ...)).
-template <class Real, class... Rest>
-DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr Real polynomial(Real x, float first, float second, Rest... rest) {
+template <class... Rest>
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float polynomial(float x, float first, Rest... rest) {
   if constexpr (sizeof...(rest) == 0)
-    return first + x * second;
+    return first;
   else
-    return first + x * polynomial(x, second, rest...);
+    return first + x * polynomial(x, rest...);
 }
 
 DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float magnitude(float x) {
@@ -70,25 +74,18 @@ DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float select(bool condition, f
 
 }  // namespace detail
 
-/// exp of x in [-87.33654, 88.72283], 2^n exp(r), n the integer nearest to x / log 2: adding 1.5 * 2^23 leaves n in
-/// the lowest bits. Real is float, or a vector of it as Words is of std::uint32_t.
-template <class Words, class Real>
-DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr Real exp_in_range(Real x) {
-  constexpr float magic = 12582912.0f;
-  const Real shifted = x * 1.44269504f + magic;
-  const Real n = shifted - magic;
-  const Real r = (x - n * detail::log2_upper) - n * detail::log2_lower;
-  const Real q = detail::polynomial(r, 0.4999999341248513f, 0.16666520107783095f, 0.04166839421431909f,
-                                    0.008368780414537856f, 0.0013814466887081007f);
-  const Real mantissa = 1.0f + (r + r * r * q);
-  return bits_as<Real>(bits_as<Words>(mantissa) + (bits_as<Words>(shifted) << 23));
-}
-
+/// exp(x) = 2^n exp(r), n the integer nearest to x / log 2: adding 1.5 * 2^23 leaves n in the lowest bits.
+/// (ops/cpu/vectors.hpp has the same steps for vectors, which nvcc takes in no function of the device.)
 DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float exp(float x) {
 #if DSPP_ON_GPU()
   if (!__builtin_is_constant_evaluated()) return ::expf(x);
 #endif
-  const float value = exp_in_range<std::uint32_t>(x);
+  const float shifted = x * detail::inverse_log2 + detail::half_mantissa;
+  const float n = shifted - detail::half_mantissa;
+  const float r = (x - n * detail::log2_upper) - n * detail::log2_lower;
+  const float q = detail::polynomial(r, detail::exp_2, detail::exp_3, detail::exp_4, detail::exp_5, detail::exp_6);
+  const float mantissa = 1.0f + (r + r * r * q);
+  const float value = bits_as<float>(bits_as<std::uint32_t>(mantissa) + (bits_as<std::uint32_t>(shifted) << 23));
   const float beyond = x + detail::infinity;  // NaN for NaN
   return detail::select(x <= 88.72283f, detail::select(x >= -87.33654f, value, 0.0f), beyond);
 }

@@ -170,11 +170,12 @@ template <class C>
 [[gnu::always_inline]] inline C largest_of(const C* scores, Size count) {
   constexpr int vectors = block_vectors<C>, length = vector_length<C>;
   Vector<C> largest[vectors];
-#pragma GCC unroll 8
+  DSPP_UNROLL
   for (int v = 0; v < vectors; ++v) largest[v] = load_vector(scores + v * length);
-  for (Size j = block_length; j < count; j += block_length)
-#pragma GCC unroll 8
+  for (Size j = block_length; j < count; j += block_length) {
+    DSPP_UNROLL
     for (int v = 0; v < vectors; ++v) largest[v] = larger<C>(load_vector(scores + j + v * length), largest[v]);
+  }
   Lanes<C> lanes;
   for (int v = 0; v < vectors; ++v) store_vector(lanes + v * length, largest[v]);
   return max_lanes<C>(lanes);
@@ -185,16 +186,17 @@ template <class C>
 [[gnu::always_inline]] inline C exponentials(C* scores, Size count, C scale, C shift) {
   constexpr int vectors = block_vectors<C>, length = vector_length<C>;
   Vector<C> sum[vectors];
-#pragma GCC unroll 8
+  DSPP_UNROLL
   for (int v = 0; v < vectors; ++v) sum[v] = Vector<C>{};
-  for (Size j = 0; j < count; j += block_length)
-#pragma GCC unroll 8
+  for (Size j = 0; j < count; j += block_length) {
+    DSPP_UNROLL
     for (int v = 0; v < vectors; ++v) {
       C* at = scores + j + v * length;
       const Vector<C> value = exp_of_small<C>(scale * load_vector(at) - shift);
       store_vector(at, value);
       sum[v] += value;
     }
+  }
   return sum_vectors<C>(sum);
 }
 
@@ -235,13 +237,13 @@ Compute<T> dot_row(const T* x, const T* y, Size count) {
   using C = Compute<T>;
   constexpr int vectors = block_vectors<C>, length = vector_length<C>;
   Vector<C> sum[vectors];
-#pragma GCC unroll 8
+  DSPP_UNROLL
   for (int v = 0; v < vectors; ++v) sum[v] = Vector<C>{};
   Lanes<C> buffer_x, buffer_y;
   for (Size i = 0; i < count; i += block_length) {
     const C* a = read_block(buffer_x, x + i, count - i);
     const C* b = read_block(buffer_y, y + i, count - i);
-#pragma GCC unroll 8
+    DSPP_UNROLL
     for (int v = 0; v < vectors; ++v) sum[v] += load_vector(a + v * length) * load_vector(b + v * length);
   }
   return sum_vectors<C>(sum);

@@ -80,26 +80,27 @@ void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b
     return load_vector(from + v * length);
   };
   Vector<C> sums[rows][vectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r)
-#pragma GCC unroll 8
+  DSPP_UNROLL
+  for (int r = 0; r < rows; ++r) {
+    DSPP_UNROLL
     for (int v = 0; v < vectors; ++v) sums[r][v] = Vector<C>{};
+  }
   for (Size p = 0; p < depth; ++p) {
     Vector<C> right[vectors];
-#pragma GCC unroll 8
+    DSPP_UNROLL
     for (int v = 0; v < vectors; ++v) right[v] = load(b, v);
-#pragma GCC unroll 8
+    DSPP_UNROLL
     for (int r = 0; r < rows; ++r) {
       const C left = a[r * a_row];
-#pragma GCC unroll 8
+      DSPP_UNROLL
       for (int v = 0; v < vectors; ++v) sums[r][v] += left * right[v];
     }
     a += a_depth;
     b += b_stride;
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r)
-#pragma GCC unroll 8
+  DSPP_UNROLL
+  for (int r = 0; r < rows; ++r) {
+    DSPP_UNROLL
     for (int v = 0; v < vectors; ++v) {
       C* to = c + r * c_stride + v * length;
       const Vector<C> sum = accumulate ? load(c + r * c_stride, v) + sums[r][v] : sums[r][v];
@@ -108,6 +109,7 @@ void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b
       else
         store_part(to, sum, last);
     }
+  }
 }
 
 /// The block with as many vectors as hold `columns`.

@@ -48,6 +48,12 @@ template <class C>
   std::memcpy(to, &x, static_cast<std::size_t>(count) * sizeof(C));
 }
 
+/// The same bytes as another vector.
+template <class To, class From>
+[[gnu::always_inline]] inline To words_as(const From& x) {
+  return __builtin_bit_cast(To, x);
+}
+
 /// The larger elements; those of b where a is NaN.
 template <class C>
 [[gnu::always_inline]] inline Vector<C> larger(Vector<C> a, Vector<C> b) {
@@ -58,10 +64,16 @@ template <class C>
 template <class C>
 [[gnu::always_inline]] inline Vector<C> exp_of_small(Vector<C> x) {
   if constexpr (std::is_same_v<C, float>) {
+    using namespace math::detail;
     using Words = typename VectorOf<C>::Words;
-    const auto value = bits_as<Words>(math::exp_in_range<Words>(x));
-    const auto normal = value & bits_as<Words>(x >= -87.33654f);  // 0 below
-    return x == x ? bits_as<Vector<C>>(normal) : x;
+    const Vector<C> shifted = x * inverse_log2 + half_mantissa;
+    const Vector<C> n = shifted - half_mantissa;
+    const Vector<C> r = (x - n * log2_upper) - n * log2_lower;
+    const Vector<C> q = exp_2 + r * (exp_3 + r * (exp_4 + r * (exp_5 + r * exp_6)));
+    const Vector<C> mantissa = 1.0f + (r + r * r * q);
+    const Words value = words_as<Words>(mantissa) + (words_as<Words>(shifted) << 23);
+    const Words normal = value & words_as<Words>(x >= -87.33654f);  // 0 below
+    return x == x ? words_as<Vector<C>>(normal) : x;
   } else {
     for (int i = 0; i < vector_length<C>; ++i) x[i] = math::exp(x[i]);
     return x;
