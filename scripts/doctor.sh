@@ -46,7 +46,7 @@ doctor() {
   put "optional"
   found clang++ "$(first_line_of clang++ --version)" "not installed (package clang)" "the headers and the catalogue of mistakes through a second compiler, and the fuzzer of the parsers"
   found oneDNN "$(header_version dnnl.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH)" \
-    "dnnl.h was not found (package libdnnl-dev)" "faster matrix products, in bf16 several times faster"
+    "dnnl.h was not found (package libdnnl-dev)" "faster matrix products"
   found ccache "$(first_line_of ccache --version)" "not installed (package ccache)" "a second build of the same sources in a fraction of the time"
   openmp=; has_header omp.h -fopenmp && openmp="-fopenmp"
   found OpenMP "$openmp" "the compiler takes no -fopenmp" "more than one thread per rank"
@@ -62,6 +62,7 @@ doctor() {
   put "$(printf '  %-18s %s' cores "$(cores)")"
   put "$(printf '  %-18s %s' memory "$memory")"
   found AVX-512 "$(processor_has avx512f)" "the processor has no avx512f" "wider vectors"
+  found "AVX-512 bf16" "$(processor_has avx512_bf16)" "the processor has no avx512_bf16" "bf16 products faster than f32 on AMD's processors; on Intel's without AMX they are slower, and are done in f32"
   found "AMX bf16" "$(processor_has amx_bf16)" "the processor has no amx_bf16" "bf16 products several times faster than f32, through oneDNN"
   if [ -z "$missing" ]; then say "this machine can train."
   else say "something required is absent; ./dspp train installs it where it may."; fi

@@ -155,7 +155,7 @@ for arguments in 'doctor' '--no-install doctor' 'doctor --no-install'; do
   [ -z "$err" ] || fails 'complains on stderr'
   IFS=:
   for name in $doctors; do doctor_says no "$name"; done
-  for name in 'CUDA compiler' AVX-512 'AMX bf16'; do doctor_says either "$name"; done
+  for name in 'CUDA compiler' AVX-512 'AVX-512 bf16' 'AMX bf16'; do doctor_says either "$name"; done
   unset IFS
   prints '  cores '
   prints '  memory '
