@@ -221,8 +221,10 @@ TEST_CASE("keys of another sequence, fewer or more, with lengths and a bias, are
 
 TEST_CASE("the same in f32 and bf16 as close as they round") {
   for (const AttentionRule& rule : {AttentionRule{AttentionMask::full, 70, 1.5, 0.3}, {AttentionMask::causal, 5}}) {
-    check<float>(130, rule, 7, 1e-5);
-    check<bf16>(130, rule, 7, 8 * laws::rounding<bf16>);
+    for (const Size sequence : {130, 300}) {  // one tile forward, and several
+      check<float>(sequence, rule, 7, 1e-5);
+      check<bf16>(sequence, rule, 7, 8 * laws::rounding<bf16>);
+    }
   }
 }
 

@@ -148,9 +148,9 @@
 
 /// Before a loop of constant length over vectors, whose array then is registers.
 #if defined(__CUDACC__)  // which warns, and hands the host's code to a compiler that need not be told
-#define DSPP_UNROLL
+#define DSPP_UNROLL_VECTORS
 #else
-#define DSPP_UNROLL _Pragma("GCC unroll 8")
+#define DSPP_UNROLL_VECTORS _Pragma("GCC unroll 8")
 #endif
 
 #if defined(__F16C__) && !defined(__CUDACC__)  // nvcc's front end lacks the instructions; same bits

@@ -157,7 +157,7 @@ struct AttentionForward {
     for (Size i = 0; i < rows; i += part) add_rows(i, std::min(part, rows - i), values, j, columns, write);
   }
 
-  /// The queries [first, first + count) of the tile, whose scores lie in the first-level cache.
+  /// The queries [first, first + count) of the tile.
   void add_rows(Size first, Size count, HeadRows<const C> values, Size j, Size columns, Write write) {
     const SeenOfTile<part> seen(extents, first_query + first, count, j, columns);
     const auto keys_of = [&](Size i, Size together) { return seen.keys_of(i, together); };

@@ -80,27 +80,27 @@ void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b
     return load_vector(from + v * length);
   };
   Vector<C> sums[rows][vectors];
-  DSPP_UNROLL
+  DSPP_UNROLL_VECTORS
   for (int r = 0; r < rows; ++r) {
-    DSPP_UNROLL
+    DSPP_UNROLL_VECTORS
     for (int v = 0; v < vectors; ++v) sums[r][v] = Vector<C>{};
   }
   for (Size p = 0; p < depth; ++p) {
     Vector<C> right[vectors];
-    DSPP_UNROLL
+    DSPP_UNROLL_VECTORS
     for (int v = 0; v < vectors; ++v) right[v] = load(b, v);
-    DSPP_UNROLL
+    DSPP_UNROLL_VECTORS
     for (int r = 0; r < rows; ++r) {
       const C left = a[r * a_row];
-      DSPP_UNROLL
+      DSPP_UNROLL_VECTORS
       for (int v = 0; v < vectors; ++v) sums[r][v] += left * right[v];
     }
     a += a_depth;
     b += b_stride;
   }
-  DSPP_UNROLL
+  DSPP_UNROLL_VECTORS
   for (int r = 0; r < rows; ++r) {
-    DSPP_UNROLL
+    DSPP_UNROLL_VECTORS
     for (int v = 0; v < vectors; ++v) {
       C* to = c + r * c_stride + v * length;
       const Vector<C> sum = accumulate ? load(c + r * c_stride, v) + sums[r][v] : sums[r][v];

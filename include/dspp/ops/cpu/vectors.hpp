@@ -60,9 +60,9 @@ template <class C>
   return a > b ? a : b;
 }
 
-/// exp of each x <= 88, with the bits of math::exp.
+/// exp of each element, with the bits of math::exp.
 template <class C>
-[[gnu::always_inline]] inline Vector<C> exp_of_small(Vector<C> x) {
+[[gnu::always_inline]] inline Vector<C> exp_of(Vector<C> x) {
   if constexpr (std::is_same_v<C, float>) {
     using namespace math::detail;
     using Words = typename VectorOf<C>::Words;
@@ -73,7 +73,7 @@ template <class C>
     const Vector<C> mantissa = 1.0f + (r + r * r * q);
     const Words value = words_as<Words>(mantissa) + (words_as<Words>(shifted) << 23);
     const Words normal = value & words_as<Words>(x >= -87.33654f);  // 0 below
-    return x == x ? words_as<Vector<C>>(normal) : x;
+    return x <= 88.72283f ? words_as<Vector<C>>(normal) : x + infinity;  // NaN for NaN
   } else {
     for (int i = 0; i < vector_length<C>; ++i) x[i] = math::exp(x[i]);
     return x;

@@ -21,9 +21,9 @@ void gemm_onednn(const Product& p, const float* a, const float* b, float* c, Wri
 /// Whether the processor has bf16 products. Elsewhere oneDNN has none (2.6, 3.2).
 bool onednn_has_bf16();
 
-/// Whether they are faster than those of operands widened to f32: with AMX, on AMD's processors and on Cooper Lake.
-/// Intel's later ones start VDPBF16PS every second cycle, which then does half of the operations of two FMA in f32
-/// (Emerald Rapids whose AMX a virtual machine hides: 93 and 187 GFLOP/s a core, products 83 and 161).
+/// Whether they are faster than those of operands widened to f32: wherever they are, but for Intel's processors after
+/// Cooper Lake without AMX. Those start VDPBF16PS every second cycle, which then does half of the operations of two FMA
+/// in f32 (Emerald Rapids whose AMX a virtual machine hides: 93 and 187 GFLOP/s a core, products 83 and 161).
 bool onednn_prefers_bf16();
 
 /// c = op(a) op(b) (+ bias [n] on every row), or c += op(a) op(b), summed in f32 and rounded once to R. T and R are
