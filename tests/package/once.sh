@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # once.sh <folder> <compiler> [argument]... -c <source> -o <object>: calls the compiler, and keeps the object in the
-# folder; or copies the object that is there of the same preprocessed text, by the same compiler with the same flags. The
-# text and the flags have no paths of headers: an installed header and the source tree's give one object.
+# folder; or copies the object that is there of the same preprocessed text, by the same compiler with the same flags.
+# The text and the flags have no paths of headers: an installed header and the source tree's give one object.
 set -eu
 store=$1 compiler=$2
 shift 2
