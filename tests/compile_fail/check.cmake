@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp [-D COMPILED=ON] [-D PRECOMPILED=x.hpp]
-#   [-D TWIN=ON] -P check.cmake
+#   [-D REPORTS=folder] [-D TWIN=ON] -P check.cmake
 #
 # COMPILED: as a program reads the headers that links dspp::compiled.
 # Passes if SOURCE does not compile, the compiler prints every `expected-error {{...}}` in it, and, if SOURCE has `one-error`,
 # no other error; with TWIN, if SOURCE compiles with DSPP_TWIN defined.
+# REPORTS: where together.sh wrote what the compiler says of each mistake in one unit; a mistake of which that is not all that
+# it expects is compiled alone.
 # Compilers differ in quoting and wrapping, so quotes, backslashes, margins and runs of white space are not compared.
 cmake_minimum_required(VERSION 3.25)
 
@@ -24,27 +26,44 @@ function(main)
     message(FATAL_ERROR "${SOURCE} names no `expected-error {{...}}`, so nothing could be checked.")
   endif()
 
+  get_filename_component(name "${SOURCE}" NAME_WE)
+  if(REPORTS AND EXISTS "${REPORTS}/${name}.txt")
+    file(READ "${REPORTS}/${name}.txt" output)
+    find_fault("${text}" "${output}" ${count} fault)
+    if(NOT fault)
+      return()
+    endif()
+  endif()
   compile(code output)
   if(code EQUAL 0)
     message(FATAL_ERROR "${SOURCE} compiles with ${COMPILER}, but it should not.")
   endif()
+  find_fault("${text}" "${output}" ${count} fault)
+  if(fault)
+    message(NOTICE "${output}")
+    message(FATAL_ERROR "${SOURCE}: ${COMPILER} ${fault}")
+  endif()
+endfunction()
+
+# What the compiler's output lacks or has too much of; empty if nothing.
+function(find_fault text output count result)
+  set(fault "")
   if(text MATCHES "// one-error\n")
     string(REGEX MATCHALL "error: " errors "${output}")
     list(LENGTH errors count_of_errors)
     if(count_of_errors GREATER 1)
-      message(NOTICE "${output}")
-      message(FATAL_ERROR "${SOURCE}: ${COMPILER} says ${count_of_errors} errors, but one is expected. See above.")
+      set(fault "says ${count_of_errors} errors, but one is expected. See above.")
     endif()
   endif()
   normalise("${output}" said)
   foreach(i RANGE 1 ${count})
     normalise("${sentence_${i}}" wanted)
     string(FIND "${said}" "${wanted}" position)
-    if(position EQUAL -1)
-      message(NOTICE "${output}")
-      message(FATAL_ERROR "${SOURCE}: ${COMPILER} does not say the sentence\n  ${sentence_${i}}\nWhat it says is above.")
+    if(position EQUAL -1 AND NOT fault)
+      set(fault "does not say the sentence\n  ${sentence_${i}}\nWhat it says is above.")
     endif()
   endforeach()
+  set(${result} "${fault}" PARENT_SCOPE)
 endfunction()
 
 # sentence_1 ... sentence_<count>: the texts between `expected-error {{` and `}}`.

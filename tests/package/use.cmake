@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D WAY=.. -D SOURCE=.. -D BUILD=.. -D WORK=.. -D COMPILER=.. -D GENERATOR=.. -D EIGEN=.. -D MPI=.. -P use.cmake
+# cmake -D WAY=.. -D SOURCE=.. -D BUILD=.. -D WORK=.. -D COMPILER=.. -D GENERATOR=.. -D EIGEN=.. -D MPI=.. -D STORE=..
+#   -P use.cmake
 #
 #   find_package      installs dspp, moves the installation elsewhere, and finds it there
-#   add_subdirectory  uses the source tree, in a project that joins its sources into one unit
+#   add_subdirectory  uses the source tree, in a project that joins its sources into one unit; after find_package, whose objects
+#                     of the same text and flags it takes from STORE (once.sh)
 #   copied_headers    copies include/ and compiles without CMake: a C++20 compiler and Eigen, nothing else
 #   cuda              finds it with the component cuda: builds dspp::cuda by nvcc, which -D NVCC=.. names, and links it; of what
 #                     add_subdirectory would build, the commands are looked at
@@ -21,7 +23,8 @@ endfunction()
 function(build_and_run_consumer only)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug
-    -D "CMAKE_CXX_FLAGS_DEBUG=-O0 -I${WORK}/no_cli11" -D DSPP_CLI11_INCLUDE_DIR=
+    -D "CMAKE_CXX_FLAGS_DEBUG=-O0 ${quick} -I${WORK}/no_cli11" -D DSPP_CLI11_INCLUDE_DIR=
+    -D "CMAKE_CXX_COMPILER_LAUNCHER=sh\;${SOURCE}/tests/package/once.sh\;${STORE}"
     -D MPI_EXPECTED=${MPI} ${ARGN})
   set(programs consumer consumer_compiled)
   if(MPI)
@@ -48,7 +51,7 @@ function(build_and_run_readme_program)
   file(WRITE ${WORK}/readme.cpp "${text}\n")
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/readme -G ${GENERATOR}
     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Release -D MPI_EXPECTED=${MPI}
-    -D README_PROGRAM=${WORK}/readme.cpp ${ARGN})
+    -D README_PROGRAM=${WORK}/readme.cpp -D "CMAKE_CXX_FLAGS_RELEASE=-O3 -DNDEBUG ${quick}" ${ARGN})
   run(${CMAKE_COMMAND} --build ${WORK}/readme --target readme)
   run(${WORK}/readme/readme /usr/share/common-licenses)
 endfunction()
@@ -155,11 +158,18 @@ function(expect_commands_of_subdirectory)
 endfunction()
 
 set(ENV{CCACHE_DISABLE} 1)  # where the compiler's name is a link to ccache
+set(quick "")
+set(quick_host "")
+if(NOT COMPILER MATCHES "clang")
+  set(quick --param=ggc-min-heapsize=1048576)  # g++ collects its garbage from 1 GiB on: a twentieth to a tenth less time
+  set(quick_host " -Xcompiler ${quick}")
+endif()
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 # A machine without CLI11: CMake finds none, and the compiler finds this one first.
 file(WRITE ${WORK}/no_cli11/CLI/CLI.hpp "#error \"dspp: a consumer needs no CLI11, but this one includes it.\"\n")
 if(WAY STREQUAL "find_package")
+  file(REMOVE_RECURSE ${STORE})
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
   file(RENAME ${WORK}/first ${WORK}/moved)
   build_and_run_consumer("" -D CMAKE_PREFIX_PATH=${WORK}/moved)
@@ -178,9 +188,9 @@ elseif(WAY STREQUAL "cuda")
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
   # As one unit and not optimised, which takes a fifth of the time: the kernels run nowhere here, or a single step.
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
-    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D MPI_EXPECTED=${MPI}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D "CMAKE_CXX_FLAGS_DEBUG=-O0 ${quick}" -D MPI_EXPECTED=${MPI}
     -D CUDA=ON -D CMAKE_CUDA_COMPILER=${NVCC} -D CMAKE_CUDA_ARCHITECTURES=90-virtual -D CMAKE_UNITY_BUILD=ON
-    -D "CMAKE_CUDA_FLAGS=-Xcicc -O0 -Xcompiler -O0" -D CMAKE_PREFIX_PATH=${WORK}/installed)
+    -D "CMAKE_CUDA_FLAGS=-Xcicc -O0 -Xcompiler -O0${quick_host}" -D CMAKE_PREFIX_PATH=${WORK}/installed)
   expect_no_nccl(-D CMAKE_PREFIX_PATH=${WORK}/installed)
   build_for_architectures()
   expect_commands_of_subdirectory()
@@ -188,8 +198,8 @@ elseif(WAY STREQUAL "cuda")
 elseif(WAY STREQUAL "copied_headers")
   file(COPY ${SOURCE}/include DESTINATION ${WORK})
   set(consumer ${SOURCE}/tests/package/consumer)
-  run(${COMPILER} -std=c++20 -I${WORK}/include -I${WORK}/no_cli11 -isystem ${EIGEN} ${consumer}/main.cpp ${consumer}/other.cpp
-    -pthread -o ${WORK}/consumer)
+  run(${COMPILER} -std=c++20 ${quick} -I${WORK}/include -I${WORK}/no_cli11 -isystem ${EIGEN} ${consumer}/main.cpp
+    ${consumer}/other.cpp -pthread -o ${WORK}/consumer)
   run(${WORK}/consumer)
 else()
   message(FATAL_ERROR "There is no way called ${WAY}.")
