@@ -68,7 +68,7 @@ class Failed(Exception):
 
 def reason_of(stderr, status):
     """The last line that begins with the name of an error, torchrun's own for its ranks' apart; else the last line."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr.splitlines() if re.search(r"\w", line)]
     named = re.compile(r"(\[rank\d+\]: *)?[\w.]+Error(:|$)")
     errors = [line for line in lines if named.match(line) and "ChildFailed" not in line]
     return ((errors or lines or [""])[-1] or f"it ended with status {status}")[:200]
@@ -109,6 +109,8 @@ def start(command, ranks):
     """Runs a program with its share of the threads; returns what its line of JSON says."""
     share, run_name = str(max(o.threads // ranks, 1)), f"{os.getpid()}-{time.monotonic_ns()}"
     environment = {**os.environ, "OMP_NUM_THREADS": share, "MKL_NUM_THREADS": share, "DS_ACCELERATOR": "cpu"}
+    if os.geteuid() == 0:  # as ./dspp train --mpi: Open MPI else refuses
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     environment["DSPP_PEERS_RUN"] = run_name
     mark = f"DSPP_PEERS_RUN={run_name}"
     try:
