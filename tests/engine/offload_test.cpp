@@ -296,8 +296,6 @@ TEST_CASE("outside of steps, too, a refused read is an error on every rank") {
     hub::save_hugging_face(engine, (saved.path / "folder").string());
   });
   check("restart", false, [](auto& engine, auto&) { engine.restart(0); });
-  check("WeightAverage", true, [](auto& engine, auto&) { WeightAverage(engine, 0.5); });
-  check("WeightAverage::update", true, [](auto&, auto& average) { average.update(); });
   std::atomic<bool> away = false;  // within() has begun: the weights are the averages
   const auto within = [&](auto&, auto& average) {
     away = false;

@@ -36,8 +36,7 @@ class WeightAverage {
 
   /// Call on every rank.
   ///
-  /// Throws   Error(usage) for a decay outside of [0, 1), or another on other ranks; Error(file), on every rank, if a
-  ///          disk refuses a read
+  /// Throws   Error(usage) for a decay outside of [0, 1), or another on other ranks
   constexpr WeightAverage(Engine& engine, double decay)
       : engine_(engine), decay_(decay), loads_(engine.state().loads()) {
     // clang-format off
@@ -45,32 +44,26 @@ class WeightAverage {
     // clang-format on
     if (engine.world().size() > 1)
       detail::compare_given(engine.world().host(), "WeightAverage", [&](auto&) { return Facts().add("decay", decay); });
-    read_state(engine, [&] {
-      for_each_bucket([&](auto& b) {
-        const Average weights = weights_of(b);
-        auto copy =
-            Average::uninitialized(weights.shape(), engine.world().memory(), Category::optimizer, "average of weights");
-        ops::copy_into(copy, 0, weights);
-        averages_.push_back(std::move(copy));
-      });
-      engine.state().settle();
+    for_each_bucket([&](auto& b) {
+      const Average weights = weights_of(b);
+      auto copy =
+          Average::uninitialized(weights.shape(), engine.world().memory(), Category::optimizer, "average of weights");
+      ops::copy_into(copy, 0, weights);
+      averages_.push_back(std::move(copy));
     });
+    engine.state().settle();
   }
   WeightAverage(const WeightAverage&) = delete;
   WeightAverage& operator=(const WeightAverage&) = delete;
 
-  /// Call on every rank.
-  ///
-  /// Throws   Error(state) between backward and step, or if weights were loaded since the last update; Error(file), on
-  ///          every rank, if a disk refuses a read: then the average is at its end
+  /// Throws   Error(state) between backward and step, or if weights were loaded since the last update; Error(file) if
+  ///          this rank's disk refuses a part: then the average is at its end
   constexpr void update() {
     require_own_weights();
     engine_.finish_step();
     broken_ = true;
-    read_state(engine_, [&] {
-      each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
-      engine_.state().settle();
-    });
+    each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
+    engine_.state().settle();
     broken_ = false;
     restored_ = false, loads_ = engine_.state().loads();
   }

@@ -226,7 +226,7 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
 
 /// work(), which reads a holder's state: where that is on a disk, it succeeds on all ranks or fails on all.
 template <class Holder, class F>
-constexpr void read_state(Holder& holder, F work) {
+void read_state(Holder& holder, F work) {
   if constexpr (requires { holder.state(); })
     if (holder.state().store().tier() == Tier::disk) return all_or_none(holder.world().all(), work);
   work();
