@@ -103,7 +103,7 @@ class SeenOfTile {
   template <Size, Size>
   friend class SeeingOfTile;
   Size rows_, keys_;
-  std::int32_t begin_[count], end_[count];
+  std::int32_t begin_[std::size_t{count}], end_[std::size_t{count}];
 };
 
 /// The queries of a tile that see any of a group of product_rows keys.
@@ -122,7 +122,7 @@ class SeeingOfTile {
 
  private:
   static constexpr Size groups = (keys + product_rows - 1) / product_rows;
-  std::int32_t begin_[groups], end_[groups];
+  std::int32_t begin_[std::size_t{groups}], end_[std::size_t{groups}];
 };
 
 /// Sets [begin, end) of a row.
@@ -169,7 +169,7 @@ template <class C>
 template <class C>
 [[gnu::always_inline]] inline C largest_of(const C* scores, Size count) {
   constexpr int vectors = block_vectors<C>, length = vector_length<C>;
-  Vector<C> largest[vectors];
+  Vector<C> largest[std::size_t{vectors}];
   DSPP_UNROLL_VECTORS
   for (int v = 0; v < vectors; ++v) largest[v] = load_vector(scores + v * length);
   for (Size j = block_length; j < count; j += block_length) {
@@ -185,7 +185,7 @@ template <class C>
 template <class C>
 [[gnu::always_inline]] inline C exponentials(C* scores, Size count, C scale, C shift) {
   constexpr int vectors = block_vectors<C>, length = vector_length<C>;
-  Vector<C> sum[vectors];
+  Vector<C> sum[std::size_t{vectors}];
   DSPP_UNROLL_VECTORS
   for (int v = 0; v < vectors; ++v) sum[v] = Vector<C>{};
   for (Size j = 0; j < count; j += block_length) {
@@ -236,7 +236,7 @@ template <class T>
 Compute<T> dot_row(const T* x, const T* y, Size count) {
   using C = Compute<T>;
   constexpr int vectors = block_vectors<C>, length = vector_length<C>;
-  Vector<C> sum[vectors];
+  Vector<C> sum[std::size_t{vectors}];
   DSPP_UNROLL_VECTORS
   for (int v = 0; v < vectors; ++v) sum[v] = Vector<C>{};
   Lanes<C> buffer_x, buffer_y;

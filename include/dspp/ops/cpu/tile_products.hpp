@@ -68,27 +68,28 @@ void transpose_rows(HeadRows<const C> from, Size rows, Size columns, HeadRows<C>
 
 namespace detail {
 
+/// A vector, of which `last` elements if it is the last and that is not whole.
+template <class C, bool has_part>
+[[gnu::always_inline]] inline Vector<C> load_columns(const C* from, bool is_last, Size last) {
+  return has_part && is_last ? load_part(from, last) : load_vector(from);
+}
+
 /// Rows x vectors of c; the last vector has `last` elements. (A LeftTile as an argument would be written to the stack
 /// by words and read by pairs of them, which waits.)
 template <class C, int rows, int vectors, bool whole>
 void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b, Size b_stride, C* c, Size c_stride,
                     bool accumulate, [[maybe_unused]] Size last) {
   constexpr int length = vector_length<C>;
-  const auto load = [last](const C* from, int v) {
-    if constexpr (!whole)
-      if (v == vectors - 1) return load_part(from + v * length, last);
-    return load_vector(from + v * length);
-  };
-  Vector<C> sums[rows][vectors];
+  Vector<C> sums[std::size_t{rows}][std::size_t{vectors}];
   DSPP_UNROLL_VECTORS
   for (int r = 0; r < rows; ++r) {
     DSPP_UNROLL_VECTORS
     for (int v = 0; v < vectors; ++v) sums[r][v] = Vector<C>{};
   }
   for (Size p = 0; p < depth; ++p) {
-    Vector<C> right[vectors];
+    Vector<C> right[std::size_t{vectors}];
     DSPP_UNROLL_VECTORS
-    for (int v = 0; v < vectors; ++v) right[v] = load(b, v);
+    for (int v = 0; v < vectors; ++v) right[v] = load_columns<C, !whole>(b + v * length, v == vectors - 1, last);
     DSPP_UNROLL_VECTORS
     for (int r = 0; r < rows; ++r) {
       const C left = a[r * a_row];
@@ -103,8 +104,9 @@ void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b
     DSPP_UNROLL_VECTORS
     for (int v = 0; v < vectors; ++v) {
       C* to = c + r * c_stride + v * length;
-      const Vector<C> sum = accumulate ? load(c + r * c_stride, v) + sums[r][v] : sums[r][v];
-      if (whole || v < vectors - 1)
+      const bool is_last = v == vectors - 1;
+      const Vector<C> sum = accumulate ? load_columns<C, !whole>(to, is_last, last) + sums[r][v] : sums[r][v];
+      if (whole || !is_last)
         store_vector(to, sum);
       else
         store_part(to, sum, last);

@@ -22,18 +22,19 @@ template <class C>
 struct VectorOf {
   typedef std::uint32_t Words __attribute__((vector_size(vector_bytes)));
   typedef C Type __attribute__((vector_size(vector_bytes)));
-  typedef C Unaligned __attribute__((vector_size(vector_bytes), aligned(sizeof(C)), may_alias));
 };
 template <class C>
 using Vector = typename VectorOf<C>::Type;
 
 template <class C>
 [[gnu::always_inline]] inline Vector<C> load_vector(const C* from) {
-  return *reinterpret_cast<const typename VectorOf<C>::Unaligned*>(from);
+  Vector<C> x;
+  std::memcpy(&x, from, sizeof(x));
+  return x;
 }
 template <class C>
 [[gnu::always_inline]] inline void store_vector(C* to, Vector<C> x) {
-  *reinterpret_cast<typename VectorOf<C>::Unaligned*>(to) = x;
+  std::memcpy(to, &x, sizeof(x));
 }
 
 /// The first `count` elements; the others are 0.
