@@ -68,17 +68,11 @@ void transpose_rows(HeadRows<const C> from, Size rows, Size columns, HeadRows<C>
 
 namespace detail {
 
-/// A vector, of which `last` elements if it is the last and that is not whole.
-template <class C, bool has_part>
-[[gnu::always_inline]] inline Vector<C> load_columns(const C* from, bool is_last, Size last) {
-  return has_part && is_last ? load_part(from, last) : load_vector(from);
-}
-
-/// Rows x vectors of c; the last vector has `last` elements. (A LeftTile as an argument would be written to the stack
+/// Rows x vectors of c, or rows x `part` columns of one vector. (A LeftTile as an argument would be written to the stack
 /// by words and read by pairs of them, which waits.)
-template <class C, int rows, int vectors, bool whole>
+template <class C, int rows, int vectors, bool is_part = false>
 void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b, Size b_stride, C* c, Size c_stride,
-                    bool accumulate, [[maybe_unused]] Size last) {
+                    bool accumulate, [[maybe_unused]] Size part = 0) {
   constexpr int length = vector_length<C>;
   Vector<C> sums[std::size_t{rows}][std::size_t{vectors}];
   DSPP_UNROLL_VECTORS
@@ -89,7 +83,7 @@ void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b
   for (Size p = 0; p < depth; ++p) {
     Vector<C> right[std::size_t{vectors}];
     DSPP_UNROLL_VECTORS
-    for (int v = 0; v < vectors; ++v) right[v] = load_columns<C, !whole>(b + v * length, v == vectors - 1, last);
+    for (int v = 0; v < vectors; ++v) right[v] = is_part ? load_part(b, part) : load_vector(b + v * length);
     DSPP_UNROLL_VECTORS
     for (int r = 0; r < rows; ++r) {
       const C left = a[r * a_row];
@@ -104,29 +98,22 @@ void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b
     DSPP_UNROLL_VECTORS
     for (int v = 0; v < vectors; ++v) {
       C* to = c + r * c_stride + v * length;
-      const bool is_last = v == vectors - 1;
-      const Vector<C> sum = accumulate ? load_columns<C, !whole>(to, is_last, last) + sums[r][v] : sums[r][v];
-      if (whole || !is_last)
-        store_vector(to, sum);
+      if constexpr (is_part)
+        store_part<C>(to, accumulate ? load_part(to, part) + sums[r][v] : sums[r][v], part);
       else
-        store_part(to, sum, last);
+        store_vector<C>(to, accumulate ? load_vector(to) + sums[r][v] : sums[r][v]);
     }
   }
 }
 
-/// The block with as many vectors as hold `columns`.
-template <class C, int rows, int vectors>
-[[gnu::always_inline]] inline void multiply_columns(Size columns, Size depth, const LeftTile<C>& a, const C* b,
+/// The block of `count` vectors, at most `vectors`.
+template <class C, int rows, int vectors = product_vectors>
+[[gnu::always_inline]] inline void multiply_vectors(Size count, Size depth, const LeftTile<C>& a, const C* b,
                                                     Size b_stride, C* c, Size c_stride, bool accumulate) {
-  constexpr Size length = vector_length<C>;
   if constexpr (vectors > 1)
-    if (columns <= (vectors - 1) * length)
-      return multiply_columns<C, rows, vectors - 1>(columns, depth, a, b, b_stride, c, c_stride, accumulate);
-  const Size last = columns - (vectors - 1) * length;
-  if (last == length)
-    multiply_block<C, rows, vectors, true>(depth, a.data, a.row, a.depth, b, b_stride, c, c_stride, accumulate, last);
-  else
-    multiply_block<C, rows, vectors, false>(depth, a.data, a.row, a.depth, b, b_stride, c, c_stride, accumulate, last);
+    if (count < vectors)
+      return multiply_vectors<C, rows, vectors - 1>(count, depth, a, b, b_stride, c, c_stride, accumulate);
+  multiply_block<C, rows, vectors>(depth, a.data, a.row, a.depth, b, b_stride, c, c_stride, accumulate);
 }
 
 /// f(i, rows as a constant) for rows in groups of product_rows, the rest in smaller ones: a single row's sums wait for
@@ -151,15 +138,21 @@ template <class F>
 template <class C, class DepthsOf>
 void multiply_by_rows(Size rows, Size columns, LeftTile<C> a, HeadRows<const C> b, HeadRows<C> c, bool accumulate,
                       DepthsOf f) {
-  constexpr Size strip = product_vectors * vector_length<C>;
+  constexpr Size length = vector_length<C>, strip = product_vectors * length;
+  const Size part = columns % length;
   for (Size column = 0; column < columns; column += strip)
     detail::each_row_group(rows, [&](Size i, auto count) {
       const KeyRange depths = f(i, count);
       if (accumulate && depths.begin >= depths.end) return;
       const LeftTile<C> left(a.data + i * a.row + depths.begin * a.depth, a.row, a.depth);
-      detail::multiply_columns<C, count, product_vectors>(
-          std::min(strip, columns - column), std::max<Size>(depths.end - depths.begin, 0), left,
-          b[depths.begin] + column, b.stride, c[i] + column, c.stride, accumulate);
+      const Size depth = std::max<Size>(depths.end - depths.begin, 0), whole = std::min(strip, columns - part - column);
+      const C* const right = b[depths.begin] + column;
+      C* const to = c[i] + column;
+      if (whole > 0)
+        detail::multiply_vectors<C, count>(whole / length, depth, left, right, b.stride, to, c.stride, accumulate);
+      if (whole < strip && part > 0)
+        detail::multiply_block<C, count, 1, true>(depth, left.data, left.row, left.depth, right + whole, b.stride,
+                                                  to + whole, c.stride, accumulate, part);
     });
 }
 
@@ -173,8 +166,8 @@ void multiply_to_ranges(Size rows, Size columns, Size depth, LeftTile<C> a, Head
       const Size begin = std::max(column, needed.begin / length * length), end = std::min(column + strip, needed.end);
       if (begin >= end) return;
       const LeftTile<C> left(a.data + i * a.row, a.row, a.depth);
-      detail::multiply_columns<C, count, product_vectors>(round_up(end - begin, length), depth, left, b.data + begin,
-                                                          b.stride, c[i] + begin, c.stride, false);
+      detail::multiply_vectors<C, count>((end - begin + length - 1) / length, depth, left, b.data + begin, b.stride,
+                                         c[i] + begin, c.stride, false);
     });
 }
 
