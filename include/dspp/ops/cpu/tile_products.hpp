@@ -68,8 +68,8 @@ void transpose_rows(HeadRows<const C> from, Size rows, Size columns, HeadRows<C>
 
 namespace detail {
 
-/// Rows x vectors of c, or rows x `part` columns of one vector. (A LeftTile as an argument would be written to the stack
-/// by words and read by pairs of them, which waits.)
+/// Rows x vectors of c, or rows x `part` columns of one vector. (A LeftTile as an argument would be written to the
+/// stack by words and read by pairs of them, which waits.)
 template <class C, int rows, int vectors, bool is_part = false>
 void multiply_block(Size depth, const C* a, Size a_row, Size a_depth, const C* b, Size b_stride, C* c, Size c_stride,
                     bool accumulate, [[maybe_unused]] Size part = 0) {
