@@ -8,6 +8,7 @@
 #include <random>
 
 #include <dspp/ops/attention.hpp>
+#include <dspp/ops/cpu/gemm/tiles.hpp>
 
 #include "alternate.hpp"
 
