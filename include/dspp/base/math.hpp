@@ -46,6 +46,8 @@ inline constexpr float inverse_log2 = 1.44269504f, half_mantissa = 12582912.0f; 
 /// exp(r) = 1 + r + r^2 (exp_2 + r (exp_3 + ...)).
 inline constexpr float exp_2 = 0.4999999341248513f, exp_3 = 0.16666520107783095f, exp_4 = 0.04166839421431909f,
                        exp_5 = 0.008368780414537856f, exp_6 = 0.0013814466887081007f;
+/// Below the first exp is 0 (it would be subnormal), above the second infinity.
+inline constexpr float exp_least = -87.33654f, exp_most = 88.72283f;
 
 /// first + x (second + x (third + ...)).
 template <class... Rest>
@@ -87,7 +89,7 @@ DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float exp(float x) {
   const float mantissa = 1.0f + (r + r * r * q);
   const float value = bits_as<float>(bits_as<std::uint32_t>(mantissa) + (bits_as<std::uint32_t>(shifted) << 23));
   const float beyond = x + detail::infinity;  // NaN for NaN
-  return detail::select(x <= 88.72283f, detail::select(x >= -87.33654f, value, 0.0f), beyond);
+  return detail::select(x <= detail::exp_most, detail::select(x >= detail::exp_least, value, 0.0f), beyond);
 }
 
 /// log(x) = e log 2 + log(1 + f), x = 2^e (1 + f), 1 + f in [0.7, 1.41).

@@ -152,7 +152,7 @@ struct AttentionForward {
 
   /// Adds the keys [j, j + columns) to the running softmax and to sum_v, by factors exp(old maximum - new maximum).
   void add(HeadRows<const T> k, HeadRows<const T> v, Size j, Size columns, Write write) {
-    transpose_tile(k, j, columns, d, keys_transposed, convert_room);
+    transpose_tile_rows(k, j, columns, d, keys_transposed, convert_room);
     const HeadRows<const C> values = tile_rows(v, j, columns, d, value_room);
     for (Size i = 0; i < rows; i += part) add_rows(i, std::min(part, rows - i), values, j, columns, write);
   }

@@ -70,8 +70,8 @@ struct AttentionBackward {
         q_room(values_transposed[d]),
         k(tile_rows(gradients.k, first_key, columns, d, q_room + 2 * tile * d)) {
     C* const rest = q_room + (2 * tile + keys) * d;
-    transpose_tile(gradients.k, first_key, columns, d, keys_transposed, rest);
-    transpose_tile(gradients.v, first_key, columns, d, values_transposed, rest);
+    transpose_tile_rows(gradients.k, first_key, columns, d, keys_transposed, rest);
+    transpose_tile_rows(gradients.v, first_key, columns, d, values_transposed, rest);
     if constexpr (converts) {
       dk = {rest + vector_length<C> * d, d};
       dv = {dk[keys], d};

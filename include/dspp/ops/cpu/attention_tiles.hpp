@@ -68,8 +68,8 @@ HeadRows<const Compute<T>> tile_rows(HeadRows<const T> from, Size begin, Size ro
 /// to(c, i) = from(begin + i, c), converted; columns of `to` up to a multiple of vector_length are 0. `room` holds
 /// vector_length rows.
 template <class T>
-void transpose_tile(HeadRows<const T> from, Size begin, Size rows, Size columns, HeadRows<Compute<T>> to,
-                    Compute<T>* room) {
+void transpose_tile_rows(HeadRows<const T> from, Size begin, Size rows, Size columns, HeadRows<Compute<T>> to,
+                         Compute<T>* room) {
   using C = Compute<T>;
   constexpr Size length = vector_length<C>;
   for (Size i = 0; i < rows; i += length) {

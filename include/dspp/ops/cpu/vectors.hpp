@@ -73,8 +73,8 @@ template <class C>
     const Vector<C> q = exp_2 + r * (exp_3 + r * (exp_4 + r * (exp_5 + r * exp_6)));
     const Vector<C> mantissa = 1.0f + (r + r * r * q);
     const auto value = words_as<Vector<C>>(words_as<Words>(mantissa) + (words_as<Words>(shifted) << 23));
-    const Vector<C> normal = x >= -87.33654f ? value : Vector<C>{};
-    return x <= 88.72283f ? normal : x + infinity;  // NaN for NaN
+    const Vector<C> normal = x >= exp_least ? value : Vector<C>{};
+    return x <= exp_most ? normal : x + infinity;  // NaN for NaN
   } else {
     for (int i = 0; i < vector_length<C>; ++i) x[i] = math::exp(x[i]);
     return x;

@@ -66,10 +66,6 @@ void execute_onednn(dnnl_engine_t engine, dnnl_primitive_desc_t description, con
   onednn_check(dnnl_stream_wait(stream.handle), "stream");
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// Of processors with bf16 instructions: Cooper Lake is model 0x55.
 inline bool is_intel_after_cooper_lake() {
 #if DSPP_HAS_CPUID()
