@@ -53,7 +53,10 @@ static std::string sample_text(auto& engine, const Job& job, const Source& sourc
 }
 
 static PlanOptions plan_options(const Job& job) {
-  return {.data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp), .sum_order = job.sum_order};
+  const Launch launch = this_launch();
+  return {.data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp),
+          .ranks_per_node = launch.size > 1 ? launch.local_size : static_cast<int>(job.ranks_per_node),
+          .sum_order = job.sum_order};
 }
 
 /// The program of each rank.
@@ -147,6 +150,7 @@ static int start(int argc, char** argv, const Launch& launch) {
                            .seed = static_cast<std::uint64_t>(job.seed),
                            .memory_limit_bytes = job.pool_limit,
                            .timeout_seconds = job.timeout,
+                           .ranks_per_node = static_cast<int>(job.ranks_per_node),
                            .sum_order = job.sum_order};
   const int status =
       run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });

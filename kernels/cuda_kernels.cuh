@@ -23,6 +23,7 @@
 #include <kernels/matmul.cuh>
 #include <kernels/normals.cuh>
 #include <kernels/pointwise.cuh>
+#include <kernels/quantize.cuh>
 #include <kernels/rms_norm.cuh>
 #include <kernels/rotary.cuh>
 #include <kernels/rotary_table.cuh>
@@ -187,6 +188,17 @@ DSPP_CUDA_INLINE void Kernel<kernels::NanIfAny, Cuda>::run(CudaMemory& on, Size 
 }
 DSPP_CUDA_INLINE void Kernel<kernels::Rotate, Cuda>::run(CudaMemory& on, Size bytes, Size by, std::byte* x) {
   gpu::rotate(gpu::stream_of(on), bytes, by, reinterpret_cast<std::uint8_t*>(x));
+}
+
+template <class T>
+void Kernel<kernels::Quantize<T>, Cuda>::run(CudaMemory& on, const QuantizedParts& parts, Size rows, Size columns,
+                                             const T* x, std::byte* to) {
+  gpu::quantize(gpu::stream_of(on), parts, rows, columns, x, reinterpret_cast<std::uint8_t*>(to));
+}
+template <class T>
+void Kernel<kernels::SumQuantized<T>, Cuda>::run(CudaMemory& on, const QuantizedParts& parts, Size senders, Size rows,
+                                                 const std::byte* from, T* y) {
+  gpu::sum_quantized(gpu::stream_of(on), parts, senders, rows, reinterpret_cast<const std::uint8_t*>(from), y);
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------

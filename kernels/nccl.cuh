@@ -266,6 +266,8 @@ DSPP_CUDA_INLINE NcclWorld::NcclWorld(const RankGroups& host, CudaMemory& memory
       groups_[axis] = Nccl(connected((std::string("axis ") + name_of(axis)).c_str(), host[axis]));
     const bool is_data = HostGroup(host.replicas).is_same_as(HostGroup(host[Axis::Data])) || host.replicas.size() == 1;
     groups_.replicas = is_data ? groups_[Axis::Data] : AnyCommunicator(Nccl(connected("the replicas", host.replicas)));
+    groups_.node_replicas = Nccl(connected("the node's replicas", host.node_replicas));
+    groups_.across_nodes = Nccl(connected("the replicas across nodes", host.across_nodes));
   });
   for (const auto& group : all) group->begin_traffic();
 }

@@ -3,7 +3,8 @@
 # --policy: accepts a policy's members alone, since the text is compiled. Sourced by ./dspp.
 
 members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradients<F32> Gradients<Bf16> Gradients<F16>
-  Gradients<ByUse> SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
+  Gradients<ByUse> Shards<Within<Node>> SecondaryShards<Node> GatherAs<Int8> GatherAs<Int4> ReduceAs<Int8> ReduceAs<Int4>
+  SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
   AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Offload<Optimizer,Host> Offload<Optimizer,Disk>
   Cpu Cuda'
 

@@ -39,7 +39,8 @@ struct Job {
   Size steps = 0;  ///< 0 with `by_time`: as many as fit
   double seconds = 55;
   bool by_time = true;
-  Size ranks = 0;  ///< 0: default_ranks()
+  Size ranks = 0;           ///< 0: default_ranks()
+  Size ranks_per_node = 0;  ///< of ranks as threads; 0: all
   std::string device = "cpu";
   std::string offload_folder = ".";
   Size pool_limit = 0;  ///< bytes of a rank's pool; 0: none
@@ -93,6 +94,8 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
               "55, or no limit with --steps");
   options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started",
               "2, on cuda one a GPU, or as many as the policy needs");
+  options.add("--ranks-per-node", job.ranks_per_node, WholeRange{0, 256},
+              "of ranks as threads, for a policy that shards by node", "all");
   options.add("--device", job.device, TextKind::any, "cpu, or cuda: what the program was built for");
   options.add("--offload-folder", job.offload_folder, TextKind::path,
               "where --offload optimizer:disk keeps files, without names, while it trains", "the current one");

@@ -30,6 +30,12 @@ struct PolicyName {
       name += ", Gradients<" + precision<Precision>() + ">";
     else if (!std::is_same_v<Gradient, dspp::Gradients<dspp::ByUse>>)
       name += ", Gradients<F32>";
+    if (P::replica_traffic.shards_within_node) name += ", Shards<Within<Node>>";
+    if (P::replica_traffic.secondary_shards) name += ", SecondaryShards<Node>";
+    if (P::replica_traffic.gather_bits > 0)
+      name += ", GatherAs<Int" + std::to_string(P::replica_traffic.gather_bits) + ">";
+    if (P::replica_traffic.reduce_bits > 0)
+      name += ", ReduceAs<Int" + std::to_string(P::replica_traffic.reduce_bits) + ">";
     if (P::cp > 1) name += ", Cp<" + std::to_string(P::cp) + ">";
     if (P::tp > 1) name += ", Tp<" + std::to_string(P::tp) + ">";
     if (P::sequence_parallel) name += ", SequenceParallel";

@@ -25,6 +25,8 @@
 #include <dspp/ops/matmul.hpp>
 #include <dspp/ops/matmul_columns.hpp>
 #include <dspp/ops/normals.hpp>
+#include <dspp/ops/quantize.hpp>
+#include <dspp/ops/quantized_parts.hpp>
 #include <dspp/ops/reduce.hpp>
 #include <dspp/ops/reduce_along.hpp>
 #include <dspp/ops/repeat.hpp>

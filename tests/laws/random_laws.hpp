@@ -184,6 +184,8 @@ std::string pair_fault(const Drawn& drawn, const RandomOutcome& alone) {
   other.split.data = drawn.split.data, other.split.stage = (drawn.split.stage + 1) % 4;
   other.split.rows.assign(static_cast<std::size_t>(other.split.data * other.split.accumulate), Size{2});
   other.split.order = drawn.split.order, other.split.tier = drawn.split.tier;
+  other.split.ranks_per_node = drawn.split.ranks_per_node;
+  if (other.split.stage > 0) other.split.traffic = drawn.split.traffic;
   if (other.task.ignored > 0 || other.task.weighed)
     other.task.model.auxiliary = Auxiliary::none, other.task.model.auxiliary_alone = false;
   const auto both = RandomRunner<P, O>::run({drawn, other});
@@ -302,7 +304,8 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
       smaller |= keep_if_it_fails([&](Drawn& d) { d.task.steps = fewest, d.split.nonfinite_before = 1; });
     if (drawn.split.nonfinite != NonFiniteKind::none)
       smaller |= keep_if_it_fails([](Drawn& d) { d.split.nonfinite = NonFiniteKind::none; });
-    if (drawn.split.stage > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.split.stage = 0; });
+    if (drawn.split.stage > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.split.stage = 0, d.split.traffic = {}; });
+    if (drawn.split.traffic != ReplicaTraffic{}) smaller |= keep_if_it_fails([](Drawn& d) { d.split.traffic = {}; });
     if (drawn.split.tier != Tier::device) smaller |= keep_if_it_fails([](Drawn& d) { d.split.tier = Tier::device; });
     if (drawn.task.evals > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.evals = 0; });
     if (drawn.task.clip_norm > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.clip_norm = 0; });
@@ -344,6 +347,17 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
   return drawn;
 }
 
+/// Nodes for most seeds, and a member that uses them.
+inline void draw_nodes(DrawnSplit& split, std::uint64_t seed, int cp, int tp) {
+  const int replicas = split.data * cp;
+  if (seed % 4 == 0 || replicas == 1) return;
+  int nodes = seed % 8 < 4 ? 2 : replicas;
+  while (replicas % nodes != 0) ++nodes;
+  split.ranks_per_node = replicas / nodes * tp;
+  split.traffic.shards_within_node = split.stage > 0 && seed % 4 == 1;
+  split.traffic.secondary_shards = !split.traffic.shards_within_node;
+}
+
 /// Draws for P from the seed of the environment on, and fails with the smallest task in which `fault_of` finds a fault.
 template <class P>
 void check_drawn(int models, const std::function<std::string(const Drawn&)>& fault_of) {
@@ -363,6 +377,7 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
       drawn.task.model.auxiliary = Auxiliary::none, drawn.task.model.auxiliary_alone = false;
     if (dice.one_in(4)) drawn.split.order = SumOrder::transport;
     drawn.split.tier = static_cast<Tier>(seed % 3);  // no throw of the dice: seeds keep what they draw
+    draw_nodes(drawn.split, seed, P::cp, P::tp);
     const auto told = [&](const Drawn& d) {
       try {
         return fault_of(d);
@@ -425,6 +440,7 @@ template <class P>
 void check_random_bits(int models) {
   detail::check_drawn<P>(models, [](Drawn drawn) {
     drawn.split.nonfinite = NonFiniteKind::none;
+    drawn.split.traffic.shards_within_node = false;  // sums by node have other bits
     std::vector<RandomOutcome> stages;
     for (drawn.split.stage = 0; drawn.split.stage < 4; ++drawn.split.stage) {
       stages.push_back(RandomRunner<P>::run(drawn.task, drawn.split));

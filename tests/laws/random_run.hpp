@@ -189,6 +189,7 @@ inline constexpr bool takes_average_along = std::is_same_v<O, DrawnOptimizer>;
 template <class P, class O, template <class> class Model>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
   if ((!is_whole<Model> && split.stage != P::zero_stage) || split.tier != Tier::device) return {};
+  if (split.traffic != ReplicaTraffic{}) return {};
   const Coordinates at = world.place();
   const Plan paper = at_stage<P, is_whole<Model>>(split, [&]<class Q>() {
     return plan<Model<Q>>(task.model,
@@ -341,6 +342,7 @@ class Trainee {
   BatchSizes sizes() const { return {.accumulate = split_.accumulate}; }
   ReplicaConfig replicas() const {
     auto replicas = at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); });
+    replicas.traffic = split_.traffic;
     if (imitates_host<DeviceOf<P>>) replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";
     return replicas;
   }
@@ -417,6 +419,7 @@ std::vector<RandomOutcome> RandomRunner<P, O, Model>::run(const std::vector<Draw
                              .threads_per_rank = 1,
                              .seed = drawn[0].task.seed,
                              .timeout_seconds = 120,
+                             .ranks_per_node = drawn[0].split.ranks_per_node,
                              .sum_order = drawn[0].split.order},
                   [&](World<P>& world) {
                     world.memory().poison(drawn[0].task.seed % 2 == 0);

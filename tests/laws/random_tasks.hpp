@@ -178,6 +178,8 @@ struct DrawnSplit {
   std::uint64_t nonfinite_rank = 0;               ///< modulo the ranks
   SumOrder order = SumOrder::rank;                ///< of the ranks' sums
   Tier tier = Tier::device;                       ///< of the optimizer's state
+  int ranks_per_node = 0;                         ///< 0: all
+  ReplicaTraffic traffic{};                       ///< of members that change no result but its rounding
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
@@ -252,6 +254,9 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
   if (split.order == SumOrder::transport) text += ", sums in the transport's order";
   if (split.tier != Tier::device) text += split.tier == Tier::host ? ", state on the host" : ", state on a disk";
+  if (split.ranks_per_node > 0) text += ", ranks a node " + number(split.ranks_per_node);
+  if (split.traffic.shards_within_node) text += ", shards within nodes";
+  if (split.traffic.secondary_shards) text += ", secondary shards";
   text += ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)

@@ -103,10 +103,14 @@ inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
       CAPTURE(std::string(name_of(collective)));
       CAPTURE(std::string(name_of(purpose)));
       CHECK(paper.replica_traffic.bytes(collective, purpose) == measured.replicas.bytes(collective, purpose));
+      CHECK(paper.node_traffic.bytes(collective, purpose) == measured.node.bytes(collective, purpose));
+      CHECK(paper.across_traffic.bytes(collective, purpose) == measured.across.bytes(collective, purpose));
       CHECK(paper.traffic_along.cp.bytes(collective, purpose) == measured.cp.bytes(collective, purpose));
       CHECK(paper.traffic_along.tp.bytes(collective, purpose) == measured.tp.bytes(collective, purpose));
     }
   CHECK(paper.replica_traffic == measured.replicas);  // calls too
+  CHECK(paper.node_traffic == measured.node);
+  CHECK(paper.across_traffic == measured.across);
   CHECK(paper.traffic_along.cp == measured.cp);
   CHECK(paper.traffic_along.tp == measured.tp);
   CHECK(paper.world_traffic == measured.world);
@@ -182,6 +186,8 @@ inline void check_far(const Trained& far, const Trained& near) {
     CHECK(far.ranks[r].later_peak == near.ranks[r].later_peak);
     CHECK(far.ranks[r].left == 0);
     CHECK(far.ranks[r].replicas == near.ranks[r].replicas);
+    CHECK(far.ranks[r].node == near.ranks[r].node);
+    CHECK(far.ranks[r].across == near.ranks[r].across);
     CHECK(far.ranks[r].cp == near.ranks[r].cp);
     CHECK(far.ranks[r].tp == near.ranks[r].tp);
     CHECK(far.ranks[r].check == near.ranks[r].check);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -68,6 +69,7 @@ struct Cell {
   SumOrder sum_order = SumOrder::rank;
   ParameterGroups groups{};
   OffloadConfig offload{};
+  int ranks_per_node = 0;
 };
 
 /// The small configuration of a model with the cell's settings.
@@ -102,15 +104,15 @@ struct RankRecord {
   CategoryBytes state{};        ///< after construction
   Size resident = 0, peak = 0;  ///< peak: of the first step, construction included
   CategoryBytes at_peak{}, by_category{};
-  Size later_peak = 0;                      ///< of the steps after the first
-  Size host = 0, disk = 0;                  ///< bytes of what is offloaded
-  Size left = 0;                            ///< live when the engine is gone
-  Traffic replicas{}, cp{}, tp{}, world{};  ///< of the first step, without its check of the ranks
-  Traffic start{}, check{};                 ///< of the engine's construction, and of that check
-  bool same_traffic = true;                 ///< in every later step
-  std::uint64_t values_print = 0;           ///< of the resident values' bits
-  bool values_follow_masters = true;        ///< every owned value is its master, rounded
-  std::vector<double> losses;               ///< local means, summed over the micro-steps
+  Size later_peak = 0;                                        ///< of the steps after the first
+  Size host = 0, disk = 0;                                    ///< bytes of what is offloaded
+  Size left = 0;                                              ///< live when the engine is gone
+  Traffic replicas{}, node{}, across{}, cp{}, tp{}, world{};  ///< of the first step, without its check of the ranks
+  Traffic start{}, check{};                                   ///< of the engine's construction, and of that check
+  bool same_traffic = true;                                   ///< in every later step
+  std::uint64_t values_print = 0;                             ///< of the resident values' bits
+  bool values_follow_masters = true;                          ///< every owned value is its master, rounded
+  std::vector<double> losses;                                 ///< local means, summed over the micro-steps
   std::vector<double> norms;
   Size skipped = 0;
   double loss_scale = 1;  ///< after the last step
@@ -304,26 +306,34 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
     record_layout(engine, record);
     record.start = world.traffic();
     const auto without_checks = [](const auto& group) { return group.traffic().without(Purpose::check); };
-    Traffic replicas, cp, tp, all;
+    /// Of each group, in the order of the record's members.
+    const auto traffic_now = [&] {
+      const Traffic none{};
+      return std::array{
+          without_checks(world.replicas()),     world.nodes() > 1 ? without_checks(world.node_replicas()) : none,
+          without_checks(world.across_nodes()), without_checks(world.cp()),
+          without_checks(world.tp()),           without_checks(world.all())};
+    };
+    std::array<Traffic, 6> before{};
     for (int step = 0; step < cell.steps; ++step) {
       double sum = 0;
       const StepReport report = train_step<Model>(world, engine, cell, step, sum);
       average.update();
       record.losses.push_back(sum);
       record.norms.push_back(report.gradient_norm);
-      const Traffic replicas_now = without_checks(world.replicas()), cp_now = without_checks(world.cp()),
-                    tp_now = without_checks(world.tp()), all_now = without_checks(world.all());
+      const auto now = traffic_now();
       if (step == 0) {
         record.peak = pool.peak();
         record.at_peak = pool.at_peak();
         record.by_category = pool.peak_by_category();
-        record.replicas = replicas_now, record.cp = cp_now, record.tp = tp_now, record.world = all_now;
+        std::tie(record.replicas, record.node, record.across, record.cp, record.tp, record.world) = std::tuple_cat(now);
         record.check = (world.traffic() - record.start).only(Purpose::check);
         pool.reset_peak();
       }
-      record.same_traffic = record.same_traffic && replicas_now - replicas == record.replicas &&
-                            cp_now - cp == record.cp && tp_now - tp == record.tp && all_now - all == record.world;
-      replicas = replicas_now, cp = cp_now, tp = tp_now, all = all_now;
+      const std::array first{record.replicas, record.node, record.across, record.cp, record.tp, record.world};
+      for (std::size_t i = 0; i < now.size(); ++i)
+        record.same_traffic = record.same_traffic && now[i] - before[i] == first[i];
+      before = now;
     }
     record.later_peak = pool.peak();
     const auto& store = engine.state().store();
@@ -379,6 +389,7 @@ Trained train_with(const Cell& cell, const Facts& facts, ReplicasOf replicas_of)
                              .threads_per_rank = 1,
                              .seed = cell.seed,
                              .timeout_seconds = 120,
+                             .ranks_per_node = cell.ranks_per_node,
                              .sum_order = cell.sum_order},
                   [&](World<P>& world) {
                     train_rank<P, Model, Optimizer>(world, cell, replicas_of,
@@ -414,6 +425,7 @@ Plan plan_of(const Cell& cell, int r) {
       config_of<Model>(cell),
       {.micro_batch = cell.samples / cell.accumulate / data, .sequence = cell.sequence, .accumulate = cell.accumulate},
       {.data = static_cast<int>(data),
+       .ranks_per_node = cell.ranks_per_node,
        .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
        .sum_order = cell.sum_order,
        .groups = cell.groups,

@@ -34,7 +34,7 @@ F64 | ops/cpu/counted_targets.hpp | static_cast<double>(micro_steps) * cpu::nomi
 F64 | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_
 F64 | zero/replicas.hpp | if (o.summand) add_summand(o); | if (o.summand) (void)0;
 F64 | zero/unit.hpp | zero_until(p->has_unreduced_gradient() ? p->offset : p->offset + p->count()); | zero_until(p->offset);
-F64, Tp<2> | engine/weights.hpp | world.memory(), world.replicas(), | world.memory(), world.tp(),
+F64, Tp<2> | engine/weights.hpp | {&world.replicas(), &world.node_replicas(), | {&world.tp(), &world.node_replicas(),
 F64, Tp<2> | ops/cpu/gradient_norm.hpp | double square = squares[1]; | double square = squares[1] * ranks;
 F64, Tp<2> | ops/cpu/gradient_norm.hpp | square += squares[2 * r]; | square += squares[2 * (r / 2)];
 F64, Tp<2> | parallel/row.hpp | return this->shift(redistribute<To>(this->template times<Partial>(x))); | return redistribute<To>(this->template affine<Partial>(x));
@@ -46,7 +46,7 @@ F64, Tp<2>, SequenceParallel | models/positions.hpp | (slice * inner + place) * 
 F64, Cp<2> | nn/dropout.hpp | (sequence ? context.cp_rank() : 0) * inner | (sequence ? 0 : 0) * inner
 F64, Cp<2> | models/positions.hpp | (slice * inner + place) * x[1]; | place * x[1];
 F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), 1 + 0 * parts);
-F64 | engine/engine.hpp | replicas().complete_all();\n  if (replicas().checks_reductions()) | if (replicas().checks_reductions())
+F64 | zero/gradients.hpp | replicas.complete_all();\n  const auto for_each | const auto for_each
 F64, Tp<2>, SequenceParallel | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
 F64, Tp<2> | parallel/column.hpp | c.groups = Groups; | c.groups = 1;
 F64 | tensor/pool.hpp | const Size most = reserved_at_most(std::max({peak_, before, live_total_ + bytes})); | const Size most = reserved_ + 2 * bytes;
@@ -107,6 +107,10 @@ F64 own | models/grouped_attention.hpp | kv(redistribute<Replicate>(other.values
 F64 | optim/schedule.hpp | return max_momentum - (max_momentum - min_momentum) * scale(iteration); | return max_momentum - (max_momentum - min_momentum) * scale(iteration - 1);
 F64 | optim/schedule.hpp | return min_lr * (1 + step_rate * (staircase | return min_lr * (1 + step_rate * (!staircase
 F64 | engine/engine.hpp | check_optimizer(optimizer), optimizer_ = optimizer, | check_optimizer(optimizer), optimizer_ = steps_ > 0 ? optimizer_ : optimizer,
+F64 | zero/bucket.hpp | forget_copies() { secondary.release(); } | forget_copies() {}
+F64 | zero/gradients.hpp | { replicas.start_sum_over_copies(b); } | { (void)b; }
+F64 | zero/replicas.hpp | buffer(to.data_from(node * of_node), of_node) | buffer(to.data_from((groups_.across_nodes->size() - 1 - node) * of_node), of_node)
+F64 | zero/full_tensors.hpp | if (replicas.copy() != 0 || | if (
 F64 sources | data/batch_stream.hpp | return config.first_sample + (config.first_step + steps) * global_batch(); | return (config.first_sample / global_batch() + config.first_step + steps) * global_batch();
 F64 sources | engine/blend.hpp | data::seed_of_stream(seed, k), number, samples); | data::seed_of_stream(seed, k), position, samples);
 F64 sources | data/blend_order.hpp | std::copy_n(taken.begin() + entry * sources, sources, now.taken.begin()); | std::copy_n(taken.begin() + 0 * entry, sources, now.taken.begin());

@@ -358,6 +358,8 @@ struct DeviceRank<Far> {
     const auto far = [&](const AnyCommunicator& group) { return AnyCommunicator(FarCommunicator(group, memory)); };
     Groups<Far> groups{far(of_host.world), far(of_host.replicas)};
     for (Axis axis : all_axes) groups.along[axis] = far(of_host[axis]);
+    groups.node_replicas = far(of_host.node_replicas);
+    groups.across_nodes = far(of_host.across_nodes);
     return groups;
   }
   AnyCommunicator* host_group() { return &host; }

@@ -30,6 +30,8 @@
   DSPP_MOVES_OF(T)                                              \
   DSPP_SUMS_OF(T)                                               \
   template struct Kernel<kernels::SumRepeats<T>, Cpu>;          \
+  template struct Kernel<kernels::Quantize<T>, Cpu>;            \
+  template struct Kernel<kernels::SumQuantized<T>, Cpu>;        \
   template struct Kernel<kernels::SquaredNorm<T, double>, Cpu>; \
   template struct Kernel<kernels::AddBias<T>, Cpu>;             \
   template struct Kernel<kernels::LayerNorm<T>, Cpu>;           \

@@ -137,6 +137,14 @@ template <>
 struct Kernel<kernels::Rotate, Cuda> {
   static void run(CudaMemory& on, Size bytes, Size by, std::byte* x);
 };
+template <class T>
+struct Kernel<kernels::Quantize<T>, Cuda> {
+  static void run(CudaMemory& on, const QuantizedParts& parts, Size rows, Size columns, const T* x, std::byte* to);
+};
+template <class T>
+struct Kernel<kernels::SumQuantized<T>, Cuda> {
+  static void run(CudaMemory& on, const QuantizedParts& parts, Size senders, Size rows, const std::byte* from, T* y);
+};
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 

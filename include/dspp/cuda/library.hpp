@@ -60,6 +60,8 @@
   X(kernels::Gather<T>)               \
   X(kernels::GatherVjp<T>)            \
   X(kernels::SumRepeats<T>)           \
+  X(kernels::Quantize<T>)             \
+  X(kernels::SumQuantized<T>)         \
   X(kernels::Sum<T>)                  \
   X(kernels::SquaredNorm<T, float>)   \
   X(kernels::SquaredNorm<T, double>)  \

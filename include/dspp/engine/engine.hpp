@@ -441,9 +441,7 @@ constexpr void Engine<Model, Optimizer>::issue_step() {
   micro_steps_ = forwards_ = 0;
   ++begun_;
   Undo undo{this};
-  for (std::size_t i = units().size(); i-- > 0;) units()[i]->reduce_for_step();
-  replicas().complete_all();
-  if (replicas().checks_reductions()) check_reduced_gradients<T, D>(units(), replicas());
+  finish_reductions<T, D>(units(), replicas());
   sum_replicated_gradients<T, D>(units(), replicas(), world_.tp());
   const auto scalars = step_targets_.sum_up();
   step_targets_.sum_up_reports();

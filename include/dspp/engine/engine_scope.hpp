@@ -60,7 +60,7 @@ constexpr bool wide_gradients(Size accumulate) {
 template <class P>
 constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConfig& config) {
   return {stage_rule<P::zero_stage>, wide_gradients<P>(sizes.accumulate), config.bucket_bytes, P::optimizer_tier,
-          config.offload};
+          config.offload, P::replica_traffic};
 }
 
 }  // namespace dspp::detail

@@ -10,14 +10,6 @@
 
 namespace dspp {
 
-/// Notes the reduced gradients that changed since their reduction: the gradient norm is then NaN on every rank.
-template <class T, Device D>
-constexpr void check_reduced_gradients(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
-  for (Unit<T, D>* unit : units)
-    for (Bucket<T, D>& b : unit->trained_buckets())
-      replicas.prints().check_resting(b.number, b.reduced, replicas.gradient_bytes(b.count / replicas.group().size()));
-}
-
 /// Called on every rank where the norm is not finite.
 ///
 /// Cost     gathers 8 bytes per rank

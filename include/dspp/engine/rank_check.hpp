@@ -63,7 +63,8 @@ class RankCheck {
 /// Compares, before an update, what must be the same on several ranks, bit for bit. All ranks: steps, learning rate and
 /// loss scale. Ranks of Tp: batches, and parameters that are not cut with their state and gradients. Ranks of Cp: what
 /// the slices of a sequence share, and that they are slices. Replicas: values, optimizer state and reduced gradients,
-/// unless split; split gradients are compared with a second sum by another replica (zero/reduction_check.hpp).
+/// unless split; split gradients are compared with a second sum by another replica (zero/reduction_check.hpp), and what
+/// several nodes have by Shards<Within<Node>> or SecondaryShards<Node> between them.
 /// scalars: StepScalars, of which the gradient norm is read.
 ///
 /// Cost     one pass over this rank's state, one all-gather of 104 bytes over the world
@@ -136,9 +137,21 @@ class CheckedRank {
   Facts inputs(bool shared_over_tp) const;
   Facts state(bool gradients, bool over_tp);
   bool compared(const char* what, bool cut, bool over_tp) const {
-    if (over_tp) return !cut;
-    return !engine_.replicas.rule().optimizer_is_split() ||
-           (!engine_.replicas.rule().values_are_split() && what == values);
+    if (over_tp) return !cut && what != secondary;
+    const StageRule& rule = engine_.replicas.rule();
+    return engine_.replicas.copies() > 1 || what == secondary || !rule.optimizer_is_split() ||
+           (!rule.values_are_split() && what == values);
+  }
+  /// The replicas over which a rank's state is cut, and those that have the same state: all, or by node its copies or
+  /// the ranks with its secondary shards.
+  AxisGroup shards_of(int rank) const {
+    const AxisGroup all = engine_.mesh.replicas(rank);
+    return NodeGroups(all, all.position(rank), engine_.replicas.shards().size()).within;
+  }
+  AxisGroup same_by_node(int rank) const {
+    const AxisGroup all = engine_.mesh.replicas(rank);
+    const int nodes = engine_.replicas.nodes_with_the_same_state();
+    return nodes > 1 ? NodeGroups(all, all.position(rank), all.size / nodes).across : all;
   }
   std::uint64_t digest_of(const void* data, Size bytes) const {
     return ops::digest<D>(engine_.replicas.memory(), static_cast<const std::byte*>(data), bytes);
@@ -153,6 +166,7 @@ class CheckedRank {
   std::string in_step() const { return ", in step " + std::to_string(engine_.progress.steps + 1) + ". "; }
 
   static constexpr const char* values = "values";
+  static constexpr const char* secondary = "secondary shards";
   const std::string padding = "padding";
 
   const CheckedEngine<T, D>& engine_;
@@ -189,6 +203,12 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
       for (int i = 0; i < engine_.state.moments(b); ++i)
         give("moments", own_state.moments[i].data() + at, count * state);
     });
+  if (!gradients)
+    for (auto* unit : engine_.units)
+      for (auto& b : unit->buckets())
+        if (b.secondary)
+          f(secondary, true, "bucket " + std::to_string(b.number), static_cast<const void*>(b.secondary.data()),
+            b.secondary.bytes());
   if (gradients && !replicas.rule().optimizer_is_split())
     for (auto* unit : engine_.units)
       for (auto& b : unit->trained_buckets()) {
@@ -332,7 +352,7 @@ std::string CheckedRank<T, D>::names_in(std::size_t number, int replica) const {
   for (const auto* unit : engine_.units)
     for (const auto& b : unit->buckets()) {
       if (number-- != 0) continue;
-      b.for_each_part(b.slice(replica, engine_.replicas.group().size()), [&](const auto& p, Size, Size) {
+      b.for_each_part(b.slice(replica, engine_.replicas.shards().size()), [&](const auto& p, Size, Size) {
         for (const auto& named : engine_.inventory.parameters)
           if (named.parameter == &p.named()) names.push_back(named.name->text);
       });
@@ -351,9 +371,8 @@ void CheckedRank<T, D>::require_unchanged(const std::int64_t* words) {
     std::size_t bucket = 0;
     while (all.all()[bucket].value == digest_text(0)) ++bucket;
     fail(ErrorCode::state, "dspp: a reduced gradient needs to stay unchanged until the update, but on rank " +
-                               std::to_string(r) + " that of " +
-                               names_in(bucket, engine_.mesh.replicas(r).position(r)) + " changed" + in_step() +
-                               faulty_rank);
+                               std::to_string(r) + " that of " + names_in(bucket, shards_of(r).position(r)) +
+                               " changed" + in_step() + faulty_rank);
   }
 }
 
@@ -362,7 +381,7 @@ template <class T, Device D>
 void CheckedRank<T, D>::require_sums(const std::int64_t* words) {
   auto& world = engine_.world;
   for (int r = 0; r < world.size(); ++r) {
-    const AxisGroup group = engine_.mesh.replicas(r);
+    const AxisGroup group = shards_of(r);
     const int i = group.position(r), other = group[(i + 1) % group.size];
     const std::uint64_t first = word(words, r, CheckWord::first), again = word(words, r, CheckWord::again);
     const std::uint64_t neighbour = word(words, other, CheckWord::neighbour);
@@ -389,7 +408,7 @@ void CheckedRank<T, D>::compare(const std::int64_t* words) {
   const auto whole_world = [&](int) { return AxisGroup{0, 1, mesh.world_size()}; };
   const auto over_tp = [&](int r) { return mesh.members(Axis::Tp, r); };
   const auto over_cp = [&](int r) { return mesh.members(Axis::Cp, r); };
-  const auto replicas = [&](int r) { return mesh.replicas(r); };
+  const auto replicas = [&](int r) { return same_by_node(r); };
   require_same(
       words, CheckWord::settings, whole_world, [&] { return settings(); }, ErrorCode::usage,
       "training needs the same on every rank", "Set it alike on every rank.");

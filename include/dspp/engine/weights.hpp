@@ -38,7 +38,8 @@ class Weights {
 
   constexpr Weights(World<P>& world, Model model, Size bucket_bytes = 32_MiB)
       : Weights(world, std::move(model),
-                ReplicaConfig{.rule = stage_rule<P::zero_stage>, .bucket_bytes = bucket_bytes}) {
+                ReplicaConfig{
+                    .rule = stage_rule<P::zero_stage>, .bucket_bytes = bucket_bytes, .traffic = P::replica_traffic}) {
     detail::with_sentence("Weights", [&] {
       require_same_weights(world, model_.inner);
       materialize([](auto&) {});
@@ -48,7 +49,7 @@ class Weights {
   constexpr Weights(World<P>& world, Model model, const ReplicaConfig& zero, const ParameterChoices& choices = {})
       : world_(world),
         model_(std::move(model)),
-        replicas_(world.memory(), world.replicas(), zero),
+        replicas_(world.memory(), {&world.replicas(), &world.node_replicas(), &world.across_nodes()}, zero),
         context_{.memory = &world.memory(),
                  .along = {.data = &world.data(), .cp = &world.cp(), .tp = &world.tp()},
                  .random = {.key = {world.seed()}},

@@ -48,7 +48,7 @@ struct DeviceRank<Cuda> {
     if (!shared) {
       const RankGroups& all = nccl.emplace(of_host, memory).groups();
       host = nccl->host();
-      return {all.world, all.replicas, all.along};
+      return {all.world, all.replicas, all.along, all.node_replicas, all.across_nodes};
     }
 #endif
     const bool has_one_gpu = of_host.world.get_if<Threads>() != nullptr && CudaMemory::gpus() == 1;
@@ -63,6 +63,8 @@ struct DeviceRank<Cuda> {
     }
     Groups<Cuda> groups{on_device(of_host.world), on_device(of_host.replicas)};
     for (Axis axis : all_axes) groups.along[axis] = on_device(of_host[axis]);
+    groups.node_replicas = on_device(of_host.node_replicas);
+    groups.across_nodes = on_device(of_host.across_nodes);
     return groups;
   }
   AnyCommunicator* host_group() {

@@ -35,7 +35,9 @@ struct DeviceRank<Cpu> {
   Pool pool;
 
   DeviceRank(Size limit_bytes, const RankGroups&) : pool(limit_bytes) {}
-  Groups<Cpu> groups(const RankGroups& of_host) { return {of_host.world, of_host.replicas, of_host.along}; }
+  Groups<Cpu> groups(const RankGroups& of_host) {
+    return {of_host.world, of_host.replicas, of_host.along, of_host.node_replicas, of_host.across_nodes};
+  }
   AnyCommunicator* host_group() { return nullptr; }
 
   static int devices() { return 1; }

@@ -27,7 +27,7 @@ struct NcclRank {
   Groups<Cuda> groups(const RankGroups& of_host) {
     const RankGroups& all = nccl.emplace(of_host, memory, options).groups();
     host = nccl->host();
-    return {all.world, all.replicas, all.along};
+    return {all.world, all.replicas, all.along, all.node_replicas, all.across_nodes};
   }
   AnyCommunicator* host_group() { return &host; }
   void end() { nccl->end(); }

@@ -20,7 +20,11 @@ Facts policy_facts() {
       .add("sequence parallel", P::sequence_parallel)
       .add("regather inputs", P::regather_inputs)
       .add("attention by", name_of(P::attention_by))
-      .add("optimizer's state in", name_of(P::optimizer_tier));
+      .add("optimizer's state in", name_of(P::optimizer_tier))
+      .add("shards within nodes", P::replica_traffic.shards_within_node)
+      .add("secondary shards", P::replica_traffic.secondary_shards)
+      .add("bits of gathered elements", P::replica_traffic.gather_bits)
+      .add("bits of reduced elements", P::replica_traffic.reduce_bits);
   for (Axis axis : all_axes)
     if (axis != Axis::Data) facts.add(name_of(axis), P::degrees[axis]);
   return facts;

@@ -18,6 +18,8 @@ struct Groups {
   CommunicatorOf<D> world;
   CommunicatorOf<D> replicas;          ///< the ranks along Data and Cp
   PerAxis<CommunicatorOf<D>> along{};  ///< the ranks along one axis
+  CommunicatorOf<D> node_replicas{};   ///< as in RankGroups
+  CommunicatorOf<D> across_nodes{};
 };
 
 /// Policy P fixes the degrees of the model axes; the data degree is the ranks divided by them.
@@ -67,6 +69,12 @@ class World {
   constexpr CommunicatorOf<DeviceType>& host() { return host_ ? *host_ : groups_.world; }
   /// The ranks along Data and Cp, which hold the same parameters and sum their gradients.
   constexpr CommunicatorOf<DeviceType>& replicas() { return groups_.replicas; }
+  /// Those of them on this rank's node, and those with its place on every node. If nodes have different numbers of
+  /// replicas, or they are not neighbours, each is this rank alone.
+  constexpr CommunicatorOf<DeviceType>& node_replicas() {
+    return node_.nodes == 1 ? groups_.replicas : groups_.node_replicas;
+  }
+  constexpr CommunicatorOf<DeviceType>& across_nodes() { return groups_.across_nodes; }
   /// The ranks along one axis.
   constexpr CommunicatorOf<DeviceType>& along(Axis axis) { return groups_.along[axis]; }
   constexpr CommunicatorOf<DeviceType>& data() { return P::cp == 1 ? groups_.replicas : groups_.along.data; }
@@ -74,7 +82,8 @@ class World {
   constexpr CommunicatorOf<DeviceType>& tp() { return groups_.along.tp; }
   /// The traffic of this rank over all groups of its device.
   constexpr Traffic traffic() const {
-    Traffic sum = groups_.world.traffic() + groups_.replicas.traffic();
+    Traffic sum = groups_.world.traffic() + groups_.replicas.traffic() + groups_.node_replicas.traffic() +
+                  groups_.across_nodes.traffic();
     for (Axis axis : all_axes)
       if (axis != Axis::Data || P::cp > 1) sum = sum + groups_.along[axis].traffic();  // else that of the replicas
     return sum;

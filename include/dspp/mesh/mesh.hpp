@@ -25,6 +25,32 @@ struct AxisGroup {
   friend constexpr bool operator==(const AxisGroup&, const AxisGroup&) = default;
 };
 
+/// Of a group of ranks that nodes divide into blocks of `on_node` consecutive members: those on a member's node, and
+/// those with its place on every node.
+struct NodeGroups {
+  AxisGroup within;
+  AxisGroup across;
+
+  constexpr NodeGroups(const AxisGroup& all, int position, int on_node)
+      : within{all[position / on_node * on_node], all.stride, on_node},
+        across{all[position % on_node], all.stride * on_node, all.size / on_node} {}
+};
+
+/// How many consecutive members of a group are on each node; 0 unless it is as many on every one. `node_of(rank)` is
+/// the node of a world rank.
+template <class NodeOf>
+constexpr int members_on_node(const AxisGroup& group, NodeOf node_of) {
+  int on_node = 1;
+  while (on_node < group.size && node_of(group[on_node]) == node_of(group[0])) ++on_node;
+  if (group.size % on_node != 0) return 0;
+  for (int i = 0; i < group.size; ++i)
+    if (node_of(group[i]) != node_of(group[i / on_node * on_node])) return 0;
+  for (int i = 0; i < group.size; i += on_node)
+    for (int j = i + on_node; j < group.size; j += on_node)
+      if (node_of(group[i]) == node_of(group[j])) return 0;
+  return on_node;
+}
+
 namespace detail {
 [[noreturn]] void fail_of_ranks(int ranks, int cp, int tp, int model);
 }

@@ -7,6 +7,7 @@
 
 #include <dspp/base/config.hpp>
 #include <dspp/base/error.hpp>
+#include <dspp/mesh/mesh.hpp>
 
 namespace dspp {
 
@@ -35,6 +36,10 @@ class Nodes {
   int count() const { return count_; }
   int ranks() const { return static_cast<int>(places_.size()); }
   const NodePlace& of(int rank) const { return places_.at(static_cast<std::size_t>(rank)); }
+
+  /// How many replicas of a rank are on each node, one after the other; 0 if there is one node, or if it is not as many
+  /// on every node, for every rank.
+  int replicas_on_node(const Mesh& mesh) const;
 
  private:
   int count_ = 0;
@@ -70,6 +75,19 @@ DSPP_INLINE Nodes::Nodes(const std::vector<int>& keys) {
     place.nodes = count_;
     place.local_size = sizes[static_cast<std::size_t>(place.node)];
   }
+}
+
+DSPP_INLINE int Nodes::replicas_on_node(const Mesh& mesh) const {
+  if (count_ == 1) return 0;
+  int common = 0;
+  for (int r = 0; r < mesh.world_size(); ++r) {
+    const AxisGroup replicas = mesh.replicas(r);
+    if (replicas.first != r) continue;
+    const int on_node = members_on_node(replicas, [this](int rank) { return of(rank).node; });
+    if (on_node == 0 || (r > 0 && on_node != common)) return 0;
+    common = on_node;
+  }
+  return common;
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -13,6 +13,7 @@
 #include <dspp/ops/attention_kernels.hpp>
 #include <dspp/ops/flat_range.hpp>
 #include <dspp/ops/gelu_form.hpp>
+#include <dspp/ops/quantized_parts.hpp>
 #include <dspp/ops/step_numbers.hpp>
 #include <dspp/ops/write.hpp>
 #include <dspp/tensor/kernel.hpp>
@@ -159,6 +160,14 @@ struct ComparePlacedDigest;
 struct NanIfAny;
 /// (Size bytes, Size by, std::byte* x): moves the last `by` bytes to the front, the others after them.
 struct Rotate;
+/// (QuantizedParts parts, Size rows, Size columns, const T* x, std::byte* to): part (c, r) of `to` is part (r, c) of x,
+/// which is [rows, columns, parts.count], quantized with scales of Compute<T>.
+template <class T>
+struct Quantize;
+/// (QuantizedParts parts, Size senders, Size rows, const std::byte* from, T* y): y, [rows, parts.count], is the sum of
+/// the senders' parts, `from` of which is [senders, rows], in their order and in Compute<T>.
+template <class T>
+struct SumQuantized;
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 #include <dspp/placement/axes.hpp>
 #include <dspp/placement/offload.hpp>
 #include <dspp/placement/placed.hpp>
+#include <dspp/placement/replica_traffic.hpp>
 #include <dspp/tensor/device.hpp>
 
 namespace dspp {
@@ -76,7 +77,25 @@ struct PlainKernels {
 
 namespace detail {
 
-enum class Role { zero, precision, gradients, tp, pp, cp, ep, sequence, inputs, attention, offload, device, unknown };
+enum class Role {
+  zero,
+  precision,
+  gradients,
+  shards,
+  secondary,
+  gather,
+  reduce,
+  tp,
+  pp,
+  cp,
+  ep,
+  sequence,
+  inputs,
+  attention,
+  offload,
+  device,
+  unknown
+};
 
 template <class Member>
 inline constexpr Role role_of = Role::unknown;
@@ -92,6 +111,14 @@ template <>
 inline constexpr Role role_of<F16> = Role::precision;
 template <class X>
 inline constexpr Role role_of<Gradients<X>> = Role::gradients;
+template <class X>
+inline constexpr Role role_of<Shards<X>> = Role::shards;
+template <class X>
+inline constexpr Role role_of<SecondaryShards<X>> = Role::secondary;
+template <class X>
+inline constexpr Role role_of<GatherAs<X>> = Role::gather;
+template <class X>
+inline constexpr Role role_of<ReduceAs<X>> = Role::reduce;
 template <int N>
 inline constexpr Role role_of<Tp<N>> = Role::tp;
 template <int N>
@@ -158,6 +185,37 @@ struct TierOf<Offload<What, Where>> {
   static constexpr Tier tier = std::conditional_t<known, Where, Host>::tier;
 };
 
+/// Shards over all replicas, no second ones, and elements that travel as they are.
+struct ShardsOverReplicas {};
+struct NoSecondaryShards {};
+struct AsTheyAre {
+  static constexpr int bits = 0;
+};
+template <class Member>
+inline constexpr int bits_of = 0;
+template <class X>
+requires requires {
+  X::bits;
+}
+inline constexpr int bits_of<GatherAs<X>> = X::bits;
+template <class X>
+requires requires {
+  X::bits;
+}
+inline constexpr int bits_of<ReduceAs<X>> = X::bits;
+template <class Member>
+inline constexpr bool is_known_format = true;
+template <class X>
+inline constexpr bool is_known_format<GatherAs<X>> = std::is_same_v<X, Int8> || std::is_same_v<X, Int4>;
+template <class X>
+inline constexpr bool is_known_format<ReduceAs<X>> = std::is_same_v<X, Int8> || std::is_same_v<X, Int4>;
+template <class Member>
+inline constexpr bool is_known_group = true;
+template <class X>
+inline constexpr bool is_known_group<Shards<X>> = std::is_same_v<X, Within<Node>>;
+template <class X>
+inline constexpr bool is_known_group<SecondaryShards<X>> = std::is_same_v<X, Node>;
+
 }  // namespace detail
 
 /// What a policy's members say; what they do not name has its default. The canonical form of a policy, which
@@ -168,6 +226,10 @@ struct Strategy {
   using ZeroStage = detail::pick<detail::Role::zero, Zero<0>, Members...>;
   using Precision = detail::pick<detail::Role::precision, F32, Members...>;
   using GradientChoice = detail::pick<detail::Role::gradients, Gradients<ByUse>, Members...>;
+  using ShardsChoice = detail::pick<detail::Role::shards, detail::ShardsOverReplicas, Members...>;
+  using SecondaryChoice = detail::pick<detail::Role::secondary, detail::NoSecondaryShards, Members...>;
+  using GatherChoice = detail::pick<detail::Role::gather, GatherAs<detail::AsTheyAre>, Members...>;
+  using ReduceChoice = detail::pick<detail::Role::reduce, ReduceAs<detail::AsTheyAre>, Members...>;
   using TensorAxis = detail::pick<detail::Role::tp, Tp<1>, Members...>;
   using PipelineAxis = detail::pick<detail::Role::pp, Pp<1>, Members...>;
   using ContextAxis = detail::pick<detail::Role::cp, Cp<1>, Members...>;
@@ -187,6 +249,11 @@ struct Strategy {
   static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
   static constexpr AttentionKernels attention_by = detail::KernelsOf<Attention>::type::attention;
   static constexpr Tier optimizer_tier = detail::TierOf<OffloadChoice>::tier;
+  static constexpr ReplicaTraffic replica_traffic{
+      .shards_within_node = !std::is_same_v<ShardsChoice, detail::ShardsOverReplicas>,
+      .secondary_shards = !std::is_same_v<SecondaryChoice, detail::NoSecondaryShards>,
+      .gather_bits = detail::bits_of<GatherChoice>,
+      .reduce_bits = detail::bits_of<ReduceChoice>};
 
   /// The state of the residual stream, [batch, sequence, width], over Tp.
   using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
@@ -212,21 +279,31 @@ struct Shortest<Strategy<Named...>, Choice<Default, Member>, Rest...> {
 };
 
 using Defaults = Strategy<>;
-/// The canonical form of S, on another device, with another ZeRO stage and another type of gradients.
-template <class S, Device D, class ZeroStage = typename S::ZeroStage, class Gradient = typename S::GradientChoice,
-          class Offloaded = typename S::OffloadChoice>
+/// What of a policy layers do not depend on, and engines take as values.
+template <class S>
+struct States {
+  using ZeroStage = typename S::ZeroStage;
+  using Gradient = typename S::GradientChoice;
+  using Sharding = typename S::ShardsChoice;
+  using Secondary = typename S::SecondaryChoice;
+  using Gather = typename S::GatherChoice;
+  using Reduce = typename S::ReduceChoice;
+  using Offloaded = typename S::OffloadChoice;
+};
+/// The canonical form of S, on another device, with the states of another.
+template <class S, Device D, class Of = States<S>>
 using strategy_of = typename Shortest<
-    Strategy<ZeroStage, typename S::Precision>, Choice<Defaults::GradientChoice, Gradient>,
+    Strategy<typename Of::ZeroStage, typename S::Precision>, Choice<Defaults::GradientChoice, typename Of::Gradient>,
+    Choice<Defaults::ShardsChoice, typename Of::Sharding>, Choice<Defaults::SecondaryChoice, typename Of::Secondary>,
+    Choice<Defaults::GatherChoice, typename Of::Gather>, Choice<Defaults::ReduceChoice, typename Of::Reduce>,
     Choice<Defaults::TensorAxis, typename S::TensorAxis>, Choice<Defaults::PipelineAxis, typename S::PipelineAxis>,
     Choice<Defaults::ContextAxis, typename S::ContextAxis>, Choice<Defaults::ExpertAxis, typename S::ExpertAxis>,
     Choice<Defaults::Sequence, typename S::Sequence>, Choice<Defaults::Inputs, typename S::Inputs>,
-    Choice<Defaults::Attention, typename S::Attention>, Choice<Defaults::OffloadChoice, Offloaded>,
+    Choice<Defaults::Attention, typename S::Attention>, Choice<Defaults::OffloadChoice, typename Of::Offloaded>,
     Choice<Defaults::DeviceType, D>>::type;
-/// Layers do not depend on the ZeRO stage, the gradients' type or what is offloaded: plans take them as values, so that
-/// strategies that differ only in them share one model on paper.
+/// Plans take those as values, so that strategies that differ only in them share one model on paper.
 template <class S, Device D>
-using strategy_on_paper =
-    strategy_of<S, D, Defaults::ZeroStage, Defaults::GradientChoice, Defaults::OffloadChoice>;
+using strategy_on_paper = strategy_of<S, D, States<Defaults>>;
 
 template <class Gradient, class Precision>
 inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>> ||
@@ -236,16 +313,29 @@ inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>>
 
 template <class... M>
 struct Canonical {
-  static_assert(
-      ((role_of<M> != Role::unknown) && ...),
-      "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, "
-      "Ep<n>, SequenceParallel, RegatherInputs, AttentionBy<kernels>, Offload<what, where>, Cpu, Cuda and Meta, but "
-      "one of its members is none of these. Drop it.");
+  static_assert(((role_of<M> != Role::unknown) && ...),
+                "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>, "
+                "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
+                "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
+                "Offload<what, where>, Cpu, Cuda and Meta, but one of its members is none of these. Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");
   static_assert(times_named<Role::gradients, M...> <= 1,
                 "dspp: Policy needs one Gradients<...>, but names several. Keep one.");
+  static_assert(times_named<Role::shards, M...> <= 1,
+                "dspp: Policy needs one Shards<...>, but names several. Keep one.");
+  static_assert(times_named<Role::secondary, M...> <= 1,
+                "dspp: Policy needs one SecondaryShards<...>, but names several. Keep one.");
+  static_assert(times_named<Role::gather, M...> <= 1,
+                "dspp: Policy needs one GatherAs<...>, but names several. Keep one.");
+  static_assert(times_named<Role::reduce, M...> <= 1,
+                "dspp: Policy needs one ReduceAs<...>, but names several. Keep one.");
+  static_assert((is_known_format<M> && ...),
+                "dspp: GatherAs<format> and ReduceAs<format> take Int8 and Int4, but got another. Name one of them.");
+  static_assert((is_known_group<M> && ...),
+                "dspp: a policy takes Shards<Within<Node>> and SecondaryShards<Node>, but got one of another group of "
+                "ranks. Name Node.");
   static_assert(times_named<Role::tp, M...> <= 1, "dspp: Policy needs one Tp<n>, but names several. Keep one.");
   static_assert(times_named<Role::pp, M...> <= 1, "dspp: Policy needs one Pp<n>, but names several. Keep one.");
   static_assert(times_named<Role::cp, M...> <= 1, "dspp: Policy needs one Cp<n>, but names several. Keep one.");
@@ -286,6 +376,26 @@ struct Canonical {
                     sizeof(typename Precision::Element) == 2,
                 "dspp: AttentionBy<CuDnn> needs Bf16 or F16, which cuDNN's attention is for, but the policy has "
                 "another precision. Change one of them.");
+
+  static_assert(!Given::replica_traffic.shards_within_node || Given::zero_stage > 0,
+                "dspp: Shards<Within<Node>> needs a ZeRO stage that shards something, but the policy has Zero<0>. Add "
+                "Zero<1>, Zero<2> or Zero<3>, or drop it.");
+  static_assert(!Given::replica_traffic.secondary_shards || Given::zero_stage == 3,
+                "dspp: SecondaryShards<Node> needs parameters that are gathered, but the policy has no Zero<3>. Add "
+                "it, or drop SecondaryShards.");
+  static_assert(!Given::replica_traffic.secondary_shards || !Given::replica_traffic.shards_within_node,
+                "dspp: SecondaryShards<Node> needs shards over all nodes, but Shards<Within<Node>> gathers inside of "
+                "nodes as it is. Drop one of them.");
+
+  static_assert(Given::replica_traffic.gather_bits == 0 || Given::zero_stage == 3,
+                "dspp: GatherAs<...> needs parameters that are gathered to be used, but the policy has no Zero<3>. Add "
+                "it, or drop GatherAs.");
+  static_assert(Given::replica_traffic.reduce_bits == 0 || Given::zero_stage > 0,
+                "dspp: ReduceAs<...> needs gradients that are reduced to shards, but the policy has Zero<0>. Add "
+                "Zero<1>, Zero<2> or Zero<3>, or drop ReduceAs.");
+  static_assert(Given::replica_traffic.reduce_bits == 0 || !Given::replica_traffic.shards_within_node,
+                "dspp: ReduceAs<...> needs shards over all nodes, but the policy has Shards<Within<Node>>, which adds "
+                "slices across nodes in full precision. Drop one of them.");
 
   static_assert(Given::optimizer_tier == Tier::device || imitates_host<typename Given::DeviceType>,
                 "dspp: Offload<...> needs Cpu, since what other devices keep is not moved to the host yet, but the "

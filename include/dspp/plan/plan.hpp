@@ -2,6 +2,7 @@
 /// A training step on paper: the memory, operations and traffic of a strategy, at run time or in a constant expression.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,8 @@ namespace dspp {
 
 /// The run-time part of a strategy, besides the batch sizes.
 struct PlanOptions {
-  int data = 1;  ///< the data degree
+  int data = 1;            ///< the data degree
+  int ranks_per_node = 0;  ///< consecutive ones, as in RunOptions; 0: all
   Size bucket_bytes = 32_MiB;
   Size check_ranks = 100;               ///< as in EngineConfig
   bool target_weights = false;          ///< true if every batch has them
@@ -47,6 +49,8 @@ struct Plan {
   CategoryBytes by_category{};       ///< the largest live bytes of each category, at any time
   CategoryBytes state{};             ///< the resident bytes by category
   Traffic replica_traffic{};         ///< of one step, without a check, over the ranks along Data and Cp
+  Traffic node_traffic{};            ///< the same over those of them on a node, where there are several nodes
+  Traffic across_traffic{};          ///< the same over those with one place on every node
   PerAxis<Traffic> traffic_along{};  ///< the same along one axis; Data's is replica_traffic, unless Cp is in it
   Traffic world_traffic{};           ///< the same over all ranks
   Traffic start_traffic{};           ///< once, when engine and average are constructed: they compare the ranks' facts
@@ -56,7 +60,7 @@ struct Plan {
   PlanFacts facts{};
 
   constexpr Traffic traffic() const {
-    Traffic sum = replica_traffic + world_traffic;
+    Traffic sum = replica_traffic + node_traffic + across_traffic + world_traffic;
     for (Axis axis : all_axes) sum = sum + traffic_along[axis];
     return sum;
   }
@@ -184,6 +188,26 @@ constexpr void take_step_on_paper(Engine& engine, const PlanOptions& options) {
   }
 }
 
+/// The place of a rank among nodes of consecutive ranks, and its groups by node, as a world has them.
+template <Device D>
+constexpr NodePlace connect_nodes(const Mesh& mesh, int rank, const PlanOptions& options, Groups<D>& groups) {
+  const int ranks = mesh.world_size(), size = options.ranks_per_node == 0 ? ranks : options.ranks_per_node;
+  // clang-format off
+  require(size >= 1 && size <= ranks, "dspp: plan needs ranks_per_node from 1 to the number of ranks, or 0 for one node, but got another. Change it, or data.",
+          ErrorCode::usage, {{"ranks_per_node", size}, {"ranks", ranks}});
+  // clang-format on
+  const auto node_of = [&](int r) { return r / size; };
+  const int node = node_of(rank), nodes = node_of(ranks - 1) + 1;
+  const AxisGroup replicas = mesh.replicas(rank);
+  const int on_node = nodes == 1 ? 0 : members_on_node(replicas, node_of);
+  if (on_node > 0) {
+    const int position = replicas.position(rank);
+    groups.node_replicas = Recorder<>(position % on_node, on_node, options.sum_order);
+    groups.across_nodes = Recorder<>(position / on_node, replicas.size / on_node, options.sum_order);
+  }
+  return {node, nodes, rank - node * size, std::min(size, ranks - node * size)};
+}
+
 /// One step, from the construction of engine and average on: all but what the ledger sums up at the end.
 template <class Engine>
 constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& result) {
@@ -210,6 +234,8 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   result.host = store.host_bytes();
   result.disk = store.disk_bytes();
   result.replica_traffic = world.replicas().traffic().without(Purpose::check);
+  if (world.nodes() > 1) result.node_traffic = world.node_replicas().traffic().without(Purpose::check);
+  result.across_traffic = world.across_nodes().traffic().without(Purpose::check);
   for (Axis axis : all_axes) result.traffic_along[axis] = world.along(axis).traffic().without(Purpose::check);
   result.world_traffic = world.all().traffic().without(Purpose::check);
   result.check_traffic = (world.traffic() - result.start_traffic).only(Purpose::check);
@@ -244,7 +270,8 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
     Groups<D> groups{Recorder<>(rank, mesh.world_size(), options.sum_order),
                      Recorder<>(replicas.position(rank), replicas.size, options.sum_order)};
     for (Axis axis : all_axes) groups.along[axis] = Recorder<>(options.rank[axis], degrees[axis], options.sum_order);
-    World<P> world(mesh, rank, std::move(groups), ledger);
+    const NodePlace on = detail::connect_nodes(mesh, rank, options, groups);
+    World<P> world(mesh, rank, std::move(groups), ledger, 0, on);
     const EngineConfig engine_config{
         .bucket_bytes = options.bucket_bytes, .groups = options.groups, .check_ranks = options.check_ranks};
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config,

@@ -47,14 +47,15 @@ inline std::string bytes_table_of(const Plan& plan) {
 }
 
 inline std::string traffic_table_of(const Plan& plan) {
-  // Replicas, each axis with traffic of its own, all ranks.
+  // Replicas, those by node and each axis with traffic of their own, all ranks.
   std::vector<std::string> names{"bytes read in one step, over", "replicas"};
   std::vector<const Traffic*> groups{&plan.replica_traffic};
-  for (Axis axis : all_axes) {
-    if (plan.traffic_along[axis].total() == 0) continue;
-    names.push_back(name_of(axis));
-    groups.push_back(&plan.traffic_along[axis]);
-  }
+  const auto add_if_any = [&](const char* name, const Traffic& traffic) {
+    if (traffic.total() > 0) names.push_back(name), groups.push_back(&traffic);
+  };
+  add_if_any("those of a node", plan.node_traffic);
+  add_if_any("those across nodes", plan.across_traffic);
+  for (Axis axis : all_axes) add_if_any(name_of(axis), plan.traffic_along[axis]);
   names.push_back("all ranks");
   groups.push_back(&plan.world_traffic);
   Table table(names);

@@ -33,10 +33,14 @@ struct Bucket {
   bool matrices = false;               ///< of matrices that are updated as a whole
   Size count = 0;                      ///< elements, with padding
 
-  Tensor<T, 1, D> values;       ///< resident: the whole bucket, or this rank's slice where values are split
-  Storage<Memory<D>> gradient;  ///< unreduced, whole
-  Storage<Memory<D>> reduced;   ///< the owned range of the sum over the replicas
-  SumDigest sum;                ///< of the last reduction, by the communicator
+  Tensor<T, 1, D> values;        ///< resident: the whole bucket, or this rank's slice where values are split
+  Storage<Memory<D>> secondary;  ///< this rank's slice of every node, while SecondaryShards keeps it
+  Storage<Memory<D>> gradient;   ///< unreduced, whole
+  Storage<Memory<D>> reduced;    ///< the owned range of the sum over the replicas
+  SumDigest sum;                 ///< of the last reduction, by the communicator
+
+  /// Before values change: what was gathered of them is no copy any more.
+  constexpr void forget_copies() { secondary.release(); }
 
   constexpr Range slice(int replica, int replicas) const {
     return {count / replicas * replica, count / replicas * (replica + 1)};

@@ -42,7 +42,7 @@ void for_each_owned(Engine& engine, const Named& named, F f) {
   auto& replicas = engine.replicas();
   const int tp_rank = engine.world().place().tp;
   if (!is_primary_copy(*named.parameter, tp_rank)) return;
-  if (!replicas.rule().optimizer_is_split() && replicas.group().rank() != 0) return;
+  if (replicas.copy() != 0 || (!replicas.rule().optimizer_is_split() && replicas.group().rank() != 0)) return;
   for_each_piece(named, [&](const auto& p, auto& b) {
     const Range own = replicas.owned(b);
     const Size begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.count());

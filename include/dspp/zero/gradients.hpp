@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Work on reduced gradients before the step: pending sums over Tp, and the global norm.
+/// Work on gradients before the step: what is left of their reduction, pending sums over Tp, and the global norm.
 #pragma once
 
 #include <dspp/base/list.hpp>
@@ -7,6 +7,13 @@
 #include <dspp/zero/unit.hpp>
 
 namespace dspp {
+
+/// Reduces what is not reduced yet, notes the reduced gradients that changed since, so that the norm is NaN on every
+/// rank, and sums those of shards within nodes across nodes.
+///
+/// Cost     of such shards, one all-reduce per bucket across nodes
+template <class T, Device D>
+constexpr void finish_reductions(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas);
 
 /// Sums over Tp the gradients that are Partial there: parameters used as Replicate beside a Shard (norms and biases
 /// under SequenceParallel). One coalesced all-reduce, not a small one per use.
@@ -28,6 +35,20 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
                                           CommunicatorOf<D>& tp);
 
 // ---------------------------------------------------------------------------------------------------------------------
+
+template <class T, Device D>
+constexpr void finish_reductions(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
+  for (std::size_t i = units.size(); i-- > 0;) units[i]->reduce_for_step();
+  replicas.complete_all();
+  const auto for_each = [&](auto f) {
+    for (Unit<T, D>* unit : units)
+      for (Bucket<T, D>& b : unit->trained_buckets()) f(b);
+  };
+  if (replicas.checks_reductions())
+    for_each([&](auto& b) { replicas.prints().check_resting(b.number, b.reduced, replicas.owned_gradient_bytes(b)); });
+  for_each([&](auto& b) { replicas.start_sum_over_copies(b); });
+  replicas.complete_all();
+}
 
 namespace detail {
 /// Sums `packed` over Tp in place.
@@ -84,7 +105,7 @@ template <class T, Device D>
 constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas,
                                           CommunicatorOf<D>& tp) {
   Memory<D>& memory = replicas.memory();
-  const int slices = replicas.group().size();
+  const int slices = replicas.shards().size();
   const bool split = replicas.rule().optimizer_is_split() && slices > 1;
   Size buckets = 0;
   for (Unit<T, D>* unit : units) buckets += unit->trained_buckets().count;
@@ -98,7 +119,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
       for (Unit<T, D>* unit : units)
         for (Bucket<T, D>& b : unit->trained_buckets())
           for (int r = 0; r < slices; ++r, pair += 2) {
-            if (split && r != replicas.group().rank()) continue;
+            if (split && r != replicas.shards().rank()) continue;
             b.for_each_part(b.slice(r, slices), [&](const ParameterBase<D>& p, Size begin, Size end) {
               add(end - begin, b.reduced.template element<const G>(begin - replicas.owned(b).begin),
                   sums.data_from(pair + (p.cut.dimension >= 0 ? 0 : 1)));
@@ -111,7 +132,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
   else
     add_squares(T());
   if (replicas.checks_reductions()) replicas.prints().spoil_if_changed(sums);
-  if (split) all_reduce(replicas.group(), buffer(sums.data(), sums.count()), Purpose::scalar);
+  if (split) all_reduce(replicas.shards(), buffer(sums.data(), sums.count()), Purpose::scalar);
   const auto totals =
       Tensor<double, 2, D>::zeros(shape(tp.size(), 2), memory, Category::communication, "gradient norm");
   double* const own = totals.data_from(2 * tp.rank());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The replica axes for units: the group, the stage's rule, and at most two bucket operations in flight.
+/// The replica axes for units: the groups, the stage's rule, and at most two bucket operations in flight.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,9 @@
 #include <dspp/autograd/context.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
+#include <dspp/ops/quantize.hpp>
 #include <dspp/placement/offload.hpp>
+#include <dspp/placement/replica_traffic.hpp>
 #include <dspp/zero/bucket.hpp>
 #include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/stage.hpp>
@@ -20,6 +22,15 @@ struct ReplicaConfig {
   Size bucket_bytes = 32_MiB;     ///< of values; a larger parameter gets its own bucket
   Tier optimizer = Tier::device;  ///< where the optimizer's state rests
   OffloadConfig offload{};
+  ReplicaTraffic traffic{};
+};
+
+/// The communicators of a model's replicas: of all, and by node (comm/rank_groups.hpp).
+template <Device D>
+struct ReplicaGroups {
+  CommunicatorOf<D>* all = nullptr;
+  CommunicatorOf<D>* on_node = nullptr;
+  CommunicatorOf<D>* across_nodes = nullptr;
 };
 
 /// Moves buckets over the replica axes. Memory is allocated when an operation starts and freed when it completes, both
@@ -31,19 +42,32 @@ class Replicas {
   using StorageType = Storage<Memory<D>>;
 
   constexpr Replicas(Memory<D>& memory, CommunicatorOf<D>& group, const ReplicaConfig& config)
-      : memory_(&memory), group_(&group), config_(config) {}
+      : memory_(&memory), groups_{&group}, config_(config) {}
+  /// Throws   Error(placement) if the configuration needs nodes, and they do not divide the replicas
+  constexpr Replicas(Memory<D>& memory, const ReplicaGroups<D>& groups, const ReplicaConfig& config);
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
   constexpr ~Replicas() { abandon(); }
 
   constexpr Memory<D>& memory() const { return *memory_; }
-  constexpr CommunicatorOf<D>& group() const { return *group_; }
+  /// All replicas, and those over which what the stage shards is cut.
+  constexpr CommunicatorOf<D>& group() const { return *groups_.all; }
+  constexpr CommunicatorOf<D>& shards() const { return shards_within_node() ? *groups_.on_node : *groups_.all; }
+  /// The nodes of the replicas; 1 if the configuration needs none.
+  constexpr int nodes() const { return config_.traffic.needs_nodes() ? groups_.across_nodes->size() : 1; }
+  /// Those that have the same shards, or secondary ones.
+  constexpr int nodes_with_the_same_state() const {
+    return shards_within_node() || config_.traffic.secondary_shards ? nodes() : 1;
+  }
+  /// How many ranks have this rank's shard, of which this is number copy().
+  constexpr int copies() const { return shards_within_node() ? groups_.across_nodes->size() : 1; }
+  constexpr int copy() const { return shards_within_node() ? groups_.across_nodes->rank() : 0; }
   constexpr const ReplicaConfig& config() const { return config_; }
   constexpr const StageRule& rule() const { return config_.rule; }
 
   /// The range that this rank's optimizer updates.
   constexpr Range owned(const BucketType& b) const {
-    return rule().optimizer_is_split() ? b.slice(group_->rank(), group_->size()) : Range{0, b.count};
+    return rule().optimizer_is_split() ? b.slice(shards().rank(), shards().size()) : Range{0, b.count};
   }
   /// The range whose values are resident on this rank.
   constexpr Range held(const BucketType& b) const { return rule().values_are_split() ? owned(b) : Range{0, b.count}; }
@@ -58,6 +82,8 @@ class Replicas {
   constexpr ElementType gradient_type() const {
     return config_.wide_gradients ? element_type<Compute<T>> : element_type<T>;
   }
+  /// Bytes of the owned range of a bucket's gradient.
+  constexpr Size owned_gradient_bytes(const BucketType& b) const { return gradient_bytes(owned(b).count()); }
   /// `storage` as a buffer of gradients: null on paper.
   constexpr Buffer gradient_buffer(const StorageType& storage, Size elements) const {
     return {storage.data(), elements, gradient_type()};
@@ -71,13 +97,13 @@ class Replicas {
 
   /// False if the transport has its own sum order: every stage then uses reduce-scatter, since an all-reduce of the
   /// same bucket may give other bits.
-  constexpr bool sums_in_rank_order() const { return group_->sum_order() >= SumOrder::rank; }
+  constexpr bool sums_in_rank_order() const { return group().sum_order() >= SumOrder::rank; }
 
   /// How slices of reduced gradients are checked from now on; whole ones are not. Called when all buckets have numbers.
   ///
   /// Memory   with the first check, that of the ReductionPrints
   [[gnu::noinline]] constexpr void check_reductions(ReductionCheck how) {
-    const bool split = rule().optimizer_is_split() && group_->size() > 1;
+    const bool split = rule().optimizer_is_split() && shards().size() > 1;
     check_ = split ? how : ReductionCheck::none;
     if (checks_reductions() && !prints_) prints_.allocate(*memory_, buckets_);
   }
@@ -118,27 +144,50 @@ class Replicas {
   constexpr StorageType start_gather(BucketType& b);
   /// Starts to gather updated slices into resident values.
   constexpr void start_refresh(BucketType& b);
-  /// Starts to reduce the bucket's gradient over the replicas: in place, or to slices, adding to the reduced gradient.
+  /// Starts to reduce the bucket's gradient over the replicas, or those of a node if shards are cut over them: in
+  /// place, or to slices, adding to the reduced gradient.
   constexpr void start_reduce(BucketType& b);
+  /// Before a step: starts to sum the reduced gradient over the ranks with this rank's shard, if there are others.
+  constexpr void start_sum_over_copies(BucketType& b);
 
  private:
   static constexpr int limit = 2;
   struct Operation {
     BucketType* bucket = nullptr;
-    StorageType kept;     ///< kept until the operation completes
-    StorageType summand;  ///< added to the bucket's reduced gradient at completion
-    Pending<> pending;    ///< declared after the storage: destroyed, and so completed, before it
+    StorageType kept{};              ///< kept until the operation completes
+    StorageType summand{};           ///< added to the bucket's reduced gradient at completion
+    StorageType secondary{};         ///< gathered across nodes first, from which the node gathers `kept`
+    StorageType sent{}, received{};  ///< quantized parts; of a gather both are `received`
+    QuantizedParts parts{};
+    Pending<> pending{};  ///< declared after the storage: destroyed, and so completed, before it
     bool scatters = false;
     Pending<> gathering{};  ///< the second of an all-reduce in two operations, completed after `pending`
   };
+  constexpr bool shards_within_node() const { return config_.traffic.shards_within_node; }
+  constexpr bool keeps_secondary_shards() const { return config_.traffic.secondary_shards && nodes() > 1; }
   constexpr Subject subject(const BucketType& b) const { return {b.number, micro_step_}; }
+  /// f(g) with a value of the gradients' type.
+  template <class F>
+  constexpr void with_gradient_type(F f) const {
+    config_.wide_gradients ? f(Compute<T>()) : f(T());
+  }
+  /// Quantized gradients travel inside of nodes, then across them.
+  constexpr bool reduces_twice() const { return nodes() > 1 && nodes() < group().size(); }
+  constexpr bool quantizes_gradients() const { return config_.traffic.reduce_bits > 0 && group().size() > 1; }
+  static constexpr Buffer byte_range(const StorageType& storage, Size begin, Size count) {
+    return {detail::byte_of<D>(storage, begin), count, ElementType::u8};
+  }
   constexpr void start_all_reduce(BucketType& b);
+  constexpr void start_quantized_reduce(BucketType& b, PurposeAt purpose);
+  constexpr void sum_received(Operation& o, const StorageType& sum);
+  constexpr Pending<> gather_quantized(CommunicatorOf<D>& over, Operation& gather, PurposeAt purpose);
+  constexpr Pending<> gather_on_node(BucketType& b, const StorageType& secondary, const StorageType& whole);
   constexpr void complete_oldest();
   constexpr void add_summand(const Operation& o);
   constexpr void check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum);
 
   Memory<D>* memory_;
-  CommunicatorOf<D>* group_;
+  ReplicaGroups<D> groups_;
   ReplicaConfig config_;
   List<Operation> in_flight_;
   ReductionCheck check_ = ReductionCheck::none;
@@ -151,15 +200,65 @@ class Replicas {
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <class T, Device D>
+constexpr Replicas<T, D>::Replicas(Memory<D>& memory, const ReplicaGroups<D>& groups, const ReplicaConfig& config)
+    : memory_(&memory), groups_(groups), config_(config) {
+  const int by_node = groups.on_node->size() * groups.across_nodes->size();
+  // clang-format off
+  require(!config.traffic.needs_nodes() || by_node == groups.all->size(), "dspp: shards by node need nodes of as many ranks each, in a row, but they differ. Start as many on every node.",
+          ErrorCode::placement, {{"replicas", groups.all->size()}});
+  // clang-format on
+}
+
+template <class T, Device D>
 constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b) {
   make_room();
+  const auto purpose = PurposeAt(Purpose::parameter).of(subject(b));
+  const auto own = buffer(static_cast<const T*>(b.values.data()), b.values.count());
   const Shape<1> whole{{b.count}};
   auto gathered = Tensor<T, 1, D>::uninitialized(whole, *memory_, Category::parameters, "gathered parameters");
-  auto pending =
-      group_->start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
-                               buffer(gathered.data(), b.count), PurposeAt(Purpose::parameter).of(subject(b)));
-  in_flight_.push_back(Operation{&b, gathered.storage(), {}, std::move(pending)});
+  Operation gather{.bucket = &b, .kept = gathered.storage()};
+  if (b.secondary) {
+    gather.pending = gather_on_node(b, b.secondary, gathered.storage());
+  } else {
+    auto& over = keeps_secondary_shards() ? *groups_.across_nodes : shards();
+    auto to = buffer(gathered.data(), b.count);
+    if (keeps_secondary_shards()) {
+      const Shape<1> of_nodes{{b.values.count() * over.size()}};
+      auto secondary = Tensor<T, 1, D>::uninitialized(of_nodes, *memory_, Category::parameters, "secondary shards");
+      to = buffer(secondary.data(), secondary.count());
+      gather.secondary = secondary.storage();
+    }
+    gather.pending = config_.traffic.gather_bits > 0 && over.size() > 1 ? gather_quantized(over, gather, purpose)
+                                                                        : over.start_all_gather(own, to, purpose);
+  }
+  in_flight_.push_back(std::move(gather));
   return gathered.storage();
+}
+
+/// Every rank's part is quantized, this one's too, so that all have the same values.
+template <class T, Device D>
+constexpr Pending<> Replicas<T, D>::gather_quantized(CommunicatorOf<D>& over, Operation& gather, PurposeAt purpose) {
+  const auto& values = gather.bucket->values;
+  gather.parts = {values.count(), config_.traffic.gather_bits, static_cast<int>(sizeof(Compute<T>))};
+  const Size part = gather.parts.bytes(), all = part * over.size();
+  gather.received = StorageType(*memory_, all, Category::communication, "quantized values");
+  const Buffer own = byte_range(gather.received, part * over.rank(), part);
+  ops::quantize<T, D>(*memory_, gather.parts, 1, 1, values.data(), static_cast<std::byte*>(own.data));
+  return over.start_all_gather(own, byte_range(gather.received, 0, all), purpose);
+}
+
+/// `secondary` has this rank's slice of each node, in order of the nodes.
+template <class T, Device D>
+constexpr Pending<> Replicas<T, D>::gather_on_node(BucketType& b, const StorageType& secondary,
+                                                   const StorageType& whole) {
+  const Size slice = b.values.count(), of_node = slice * groups_.on_node->size();
+  const auto from = Tensor<T, 1, D>::view(secondary, 0, Shape<1>{{slice * groups_.across_nodes->size()}});
+  const auto to = Tensor<T, 1, D>::view(whole, 0, Shape<1>{{b.count}});
+  List<GatherPair> nodes;
+  for (int node = 0; node < groups_.across_nodes->size(); ++node)
+    nodes.push_back({buffer(static_cast<const T*>(from.data_from(node * slice)), slice),
+                     buffer(to.data_from(node * of_node), of_node)});
+  return groups_.on_node->start_all_gather({nodes.begin(), nodes.size()}, PurposeAt(Purpose::parameter).of(subject(b)));
 }
 
 template <class T, Device D>
@@ -167,9 +266,9 @@ constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
   make_room();
   const Range own = owned(b);
   const T* slice = b.values.data_from(own.begin);
-  auto pending = group_->start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count),
-                                          PurposeAt(Purpose::parameter).of(subject(b)));
-  in_flight_.push_back(Operation{&b, b.values.storage(), {}, std::move(pending)});
+  auto pending = shards().start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count),
+                                           PurposeAt(Purpose::parameter).of(subject(b)));
+  in_flight_.push_back(Operation{.bucket = &b, .kept = b.values.storage(), .pending = std::move(pending)});
 }
 
 /// In place. In two operations, this rank first reduces its slice of the bucket, as under stages 1 to 3.
@@ -179,14 +278,15 @@ constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
   b.reduced = std::exchange(b.gradient, {});
   if (sums_in_rank_order()) {
-    in_flight_.push_back(Operation{&b, b.reduced, {}, group_->start_all_reduce(whole, purpose)});
+    in_flight_.push_back(
+        Operation{.bucket = &b, .kept = b.reduced, .pending = group().start_all_reduce(whole, purpose)});
     return;
   }
-  const Size elements = b.count / group_->size();
-  const Buffer own{detail::byte_of<D>(b.reduced, gradient_bytes(elements) * group_->rank()), elements, gradient_type()};
-  auto pending = group_->start_reduce_scatter(whole, own, purpose);
-  in_flight_.push_back(Operation{&b, b.reduced, {}, std::move(pending)});
-  in_flight_.back().gathering = group_->start_all_gather(own, whole, purpose);
+  const Size elements = b.count / group().size();
+  const Buffer own{detail::byte_of<D>(b.reduced, gradient_bytes(elements) * group().rank()), elements, gradient_type()};
+  auto pending = group().start_reduce_scatter(whole, own, purpose);
+  in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
+  in_flight_.back().gathering = group().start_all_gather(own, whole, purpose);
 }
 
 template <class T, Device D>
@@ -195,16 +295,76 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   if (rule().reduce == Move::all_reduce) return start_all_reduce(b);
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   if (checks_reductions()) complete(b);  // a bucket has one digest of a sum
+  if (quantizes_gradients()) return start_quantized_reduce(b, PurposeAt(Purpose::gradient).of(subject(b)));
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b)).with_digest(checks_reductions() ? &b.sum : nullptr);
   b.sum = {};
-  const Size elements = b.count / group_->size();
+  const Size elements = owned(b).count();
   const bool first = !b.reduced;
   StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
                   "reduced gradients");
-  auto pending = group_->start_reduce_scatter(whole, gradient_buffer(sum, elements), purpose);
+  auto pending = shards().start_reduce_scatter(whole, gradient_buffer(sum, elements), purpose);
   StorageType summand;  // no conditional expression: g++ 12 frees its temporary twice in constant expressions
   (first ? b.reduced : summand) = std::move(sum);
-  in_flight_.push_back(Operation{&b, std::exchange(b.gradient, {}), std::move(summand), std::move(pending), true});
+  in_flight_.push_back(Operation{.bucket = &b,
+                                 .kept = std::exchange(b.gradient, {}),
+                                 .summand = std::move(summand),
+                                 .pending = std::move(pending),
+                                 .scatters = true});
+}
+
+/// What replica i of the node sums are the slices of the ranks with its place on every node, in order of the nodes.
+template <class T, Device D>
+constexpr void Replicas<T, D>::start_quantized_reduce(BucketType& b, PurposeAt purpose) {
+  const Size elements = owned(b).count(), rows = reduces_twice() ? nodes() : 1;
+  Operation reduce{.bucket = &b, .scatters = true};
+  reduce.parts = {elements, config_.traffic.reduce_bits, static_cast<int>(sizeof(Compute<T>))};
+  const Size all = reduce.parts.bytes() * group().size();
+  b.sum = {};
+  reduce.sent = StorageType(*memory_, all, Category::communication, "quantized gradients");
+  with_gradient_type([&]<class G>(G) {
+    ops::quantize<G, D>(*memory_, reduce.parts, rows, group().size() / rows, b.gradient.template element<const G>(0),
+                        reduce.sent.data());
+  });
+  b.gradient.release();
+  const bool first = !b.reduced;
+  StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
+                  "reduced gradients");
+  (first ? b.reduced : reduce.summand) = std::move(sum);
+  reduce.received = StorageType(*memory_, all, Category::communication, "quantized gradients");
+  auto& over = reduces_twice() ? *groups_.on_node : group();
+  reduce.pending = over.start_all_to_all(byte_range(reduce.sent, 0, all), byte_range(reduce.received, 0, all),
+                                         PartCounts{}, purpose);
+  in_flight_.push_back(std::move(reduce));
+}
+
+/// `sum`: this rank's slice of what was received; if that is the sum of a node, quantized and sent once more.
+template <class T, Device D>
+constexpr void Replicas<T, D>::sum_received(Operation& o, const StorageType& sum) {
+  using S = Compute<T>;
+  const QuantizedParts& parts = o.parts;
+  Size senders = group().size();
+  if (reduces_twice()) {
+    senders = nodes();
+    const Size bytes = parts.bytes() * senders;
+    auto of_node = Tensor<S, 1, D>::uninitialized(Shape<1>{{parts.count * senders}}, *memory_, Category::communication,
+                                                  "gradients of the node");
+    ops::sum_quantized<S, D>(*memory_, parts, group().size() / senders, senders, o.received.data(), of_node.data());
+    ops::quantize<S, D>(*memory_, parts, 1, senders, of_node.data(), o.sent.data());
+    all_to_all(*groups_.across_nodes, byte_range(o.sent, 0, bytes), byte_range(o.received, 0, bytes),
+               PurposeAt(Purpose::gradient).of(subject(*o.bucket)));
+  }
+  with_gradient_type([&]<class G>(G) {
+    ops::sum_quantized<G, D>(*memory_, parts, senders, 1, o.received.data(), sum.template element<G>(0));
+  });
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::start_sum_over_copies(BucketType& b) {
+  if (copies() == 1) return;
+  make_room();
+  const Buffer own = gradient_buffer(b.reduced, owned(b).count());
+  auto pending = groups_.across_nodes->start_all_reduce(own, PurposeAt(Purpose::gradient).of(subject(b)));
+  in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
 }
 
 template <class T, Device D>
@@ -213,11 +373,25 @@ constexpr void Replicas<T, D>::complete_oldest() {
   o.pending.wait();
   o.gathering.wait();
   BucketType& b = *o.bucket;
-  const Size bytes = gradient_bytes(b.count / group_->size());
+  if (o.received) {
+    if (o.scatters) {
+      sum_received(o, o.summand ? o.summand : b.reduced);
+    } else {
+      const StorageType& values = o.secondary ? o.secondary : o.kept;
+      ops::sum_quantized<T, D>(*memory_, o.parts, 1, o.secondary ? nodes() : shards().size(), o.received.data(),
+                               values.template element<T>(0));
+    }
+    o.sent.release(), o.received.release();
+  }
+  if (o.secondary) {
+    b.secondary = std::move(o.secondary);
+    return gather_on_node(b, b.secondary, o.kept).wait();
+  }
+  const Size bytes = owned_gradient_bytes(b);
   const bool checks = o.scatters && checks_reductions();
   if (checks && !o.summand) prints_.begin(b.number);
   if (checks && o.summand) prints_.check_resting(b.number, b.reduced, bytes);
-  if (checks && check_ == ReductionCheck::repeat && sums_in_rank_order())
+  if (checks && check_ == ReductionCheck::repeat && sums_in_rank_order() && !quantizes_gradients())
     check_reduction(b, o.kept, o.summand ? o.summand : b.reduced);
   if (checks && o.summand) prints_.check_summand(b.number, b.sum, o.summand, bytes);
   if (o.summand) add_summand(o);
@@ -228,12 +402,10 @@ constexpr void Replicas<T, D>::complete_oldest() {
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::add_summand(const Operation& o) {
-  const Shape<1> slice{{o.bucket->count / group_->size()}};
-  if (config_.wide_gradients)
-    ops::add_into(Tensor<Compute<T>, 1, D>::view(o.bucket->reduced, 0, slice),
-                  Tensor<Compute<T>, 1, D>::view(o.summand, 0, slice));
-  else
-    ops::add_into(Tensor<T, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<T, 1, D>::view(o.summand, 0, slice));
+  const Shape<1> slice{{owned(*o.bucket).count()}};
+  with_gradient_type([&]<class G>(G) {
+    ops::add_into(Tensor<G, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<G, 1, D>::view(o.summand, 0, slice));
+  });
 }
 
 /// Reduces the bucket, of which `sum` is this rank's slice, twice more: each rank sums the previous rank's slice, then
@@ -241,11 +413,11 @@ constexpr void Replicas<T, D>::add_summand(const Operation& o) {
 /// digests of a slice are equal. Allocates nothing.
 template <class T, Device D>
 constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum) {
-  const Size slice = b.count / group_->size(), bytes = gradient_bytes(slice);
+  const Size slice = owned(b).count(), bytes = owned_gradient_bytes(b);
   const auto note = [&](Size which) { prints_.add(b.number, which, sum, bytes); };
   const auto reduce_rotated = [&](Size by) {
     ops::rotate<D>(*memory_, whole.data(), gradient_bytes(b.count), by);
-    reduce_scatter(*group_, gradient_buffer(whole, b.count), gradient_buffer(sum, slice),
+    reduce_scatter(shards(), gradient_buffer(whole, b.count), gradient_buffer(sum, slice),
                    PurposeAt(Purpose::check).of(subject(b)));
   };
   note(ReductionPrint::first);

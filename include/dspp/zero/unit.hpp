@@ -165,7 +165,7 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   this->wide_gradients = replicas.config().wide_gradients;
   this->micro_step = &replicas.micro_step();
   values_are_split_ = replicas.rule().values_are_split();
-  lay_out(block_alignment / static_cast<Size>(sizeof(T)), replicas.group().size());
+  lay_out(block_alignment / static_cast<Size>(sizeof(T)), replicas.shards().size());
   this->values.resize(buckets_.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     BucketType& b = buckets_[i];

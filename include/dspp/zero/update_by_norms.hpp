@@ -53,7 +53,7 @@ template <class G, class T, Device D, class F>
 constexpr void for_each_owned_slice(ShardedState<T, D>& state, const BucketShard<T, D>& shard,
                                     const ParameterBase<D>& p, const SlicedParameter& sliced, int moments, F f) {
   Bucket<T, D>& b = shard.bucket;
-  const int replicas = state.replicas().group().size();
+  const int replicas = state.replicas().shards().size();
   for (Size i = 0; i < sliced.slices; ++i) {
     const Range part = common(common(b.slice(static_cast<int>(sliced.first_slice + i), replicas), shard.own),
                               {p.offset, p.offset + p.count()});
@@ -68,7 +68,7 @@ constexpr Tensor<double, 1, D> squares_of_parameters(const List<Unit<T, D>*>& un
                                                      const double* step, CommunicatorOf<D>& tp) {
   auto& replicas = state.replicas();
   Memory<D>& memory = replicas.memory();
-  const int slices = replicas.group().size();
+  const int slices = replicas.shards().size();
   const auto zeros = [&](Size pairs) {
     return Tensor<double, 1, D>::zeros(shape(2 * pairs), memory, Category::communication, "norms of parameters");
   };
@@ -90,7 +90,7 @@ constexpr Tensor<double, 1, D> squares_of_parameters(const List<Unit<T, D>*>& un
         scalars, step);
   });
   if (replicas.rule().optimizer_is_split() && slices > 1)
-    all_reduce(replicas.group(), buffer(parts.data(), parts.count()), Purpose::scalar);
+    all_reduce(replicas.shards(), buffer(parts.data(), parts.count()), Purpose::scalar);
   const auto of_ranks = zeros(count * tp.size());
   const auto own = of_ranks.data_from(2 * count * tp.rank());
   add_pairs<D>(memory, [&](auto add) {
@@ -120,7 +120,7 @@ constexpr void update_typed_units_by_norms(const List<Unit<T, D>*>& units, const
   const auto squares = squares_of_parameters<G>(units, optimizer, state, scalars, step, tp);
   for_each_in_reach(units, state, true, [&](const Bucket<T, D>* only) {
     const auto ranges = [&](auto update) {
-      for_each_sliced(units, state.replicas().group().size(), [&](auto& b, const auto& p, const auto& sliced, Size) {
+      for_each_sliced(units, state.replicas().shards().size(), [&](auto& b, const auto& p, const auto& sliced, Size) {
         if (only && &b != only) return;
         for_each_owned_slice<G>(state, state.shard_to_update(b), p, sliced, Optimizer::moment_count,
                                 [&](const auto& range, const auto& settings, Size) {

@@ -63,8 +63,8 @@ constexpr void update_typed_matrices(const Optimizer& optimizer, Bucket<T, D>& b
         for_each_part([&](const auto& p, const auto& range, S* to) { write(range, p.update_settings(), to); });
       },
       scalars, step);
-  if (replicas.rule().optimizer_is_split() && replicas.group().size() > 1)
-    all_gather(replicas.group(), buffer(static_cast<const S*>(updates.data_from(shard.own.begin)), shard.own.count()),
+  if (replicas.rule().optimizer_is_split() && replicas.shards().size() > 1)
+    all_gather(replicas.shards(), buffer(static_cast<const S*>(updates.data_from(shard.own.begin)), shard.own.count()),
                buffer(updates.data(), b.count), Purpose::update);
   for (const ParameterBase<D>* p : b.parameters) {
     if (!overlap(shard.own, {p->offset, p->offset + p->count()})) continue;

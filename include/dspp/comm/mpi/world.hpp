@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A world of MPI ranks arranged as a mesh: communicators of all ranks, of the replicas and along each axis.
+/// A world of MPI ranks arranged as a mesh: communicators of all ranks, of the replicas, by node, and along each axis.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -70,6 +70,7 @@ class MpiWorld {
     }
     groups_.replicas = groups_[Axis::Data];
     if (mesh.degrees().cp > 1) groups_.replicas = connect("the replicas", mesh.replicas(rank()));
+    connect_nodes();
   }
 
   const Mesh& mesh() const { return mesh_; }
@@ -143,6 +144,15 @@ class MpiWorld {
     if (failures_->failed()) failures_->rethrow();
     ends_.push_back(std::make_shared<detail::MpiRank>(failures_, comm, name, std::move(ranks), sum_order_));
     return Mpi(ends_.back());
+  }
+
+  void connect_nodes() {
+    const int on_node = nodes_.replicas_on_node(mesh_);
+    if (on_node == 0) return;
+    const AxisGroup replicas = mesh_.replicas(rank());
+    const NodeGroups groups(replicas, replicas.position(rank()), on_node);
+    if (on_node > 1) groups_.node_replicas = connect("the node's replicas", groups.within);
+    groups_.across_nodes = connect("the replicas across nodes", groups.across);
   }
 
   void check_sum_order() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A world of TCP ranks arranged as a mesh: communicators of all ranks, of the replicas and along each axis.
+/// A world of TCP ranks arranged as a mesh: communicators of all ranks, of the replicas, by node, and along each axis.
 #pragma once
 
 #include <memory>
@@ -89,6 +89,12 @@ DSPP_INLINE TcpWorld::TcpWorld(const Mesh& mesh, const TcpPlace& place, double t
       groups_[axis] = connect(std::string("axis ") + name_of(axis), mesh.members(axis, rank()));
   groups_.replicas = groups_[Axis::Data];
   if (mesh.degrees().cp > 1) groups_.replicas = connect("the replicas", mesh.replicas(rank()));
+  const int on_node = nodes_->replicas_on_node(mesh);
+  if (on_node == 0) return;
+  const AxisGroup replicas = mesh.replicas(rank());
+  const NodeGroups by_node(replicas, replicas.position(rank()), on_node);
+  if (on_node > 1) groups_.node_replicas = connect("the node's replicas", by_node.within);
+  groups_.across_nodes = connect("the replicas across nodes", by_node.across);
 }
 
 DSPP_INLINE Tcp TcpWorld::connect(const std::string& name, const AxisGroup& members) {

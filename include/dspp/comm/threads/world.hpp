@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A world of threads arranged as a mesh: communicators of all ranks, of the replicas and along each axis.
+/// A world of threads arranged as a mesh: communicators of all ranks, of the replicas, by node, and along each axis.
 #pragma once
 
 #include <string>
@@ -32,6 +32,7 @@ class ThreadWorld {
 
  private:
   void connect_replicas();
+  void connect_nodes();
 
   template <class Place>
   void connect(const std::string& name, const AxisGroup& members, Place place) {
@@ -69,6 +70,7 @@ DSPP_INLINE ThreadWorld::ThreadWorld(const Mesh& mesh, ThreadOptions options, in
     }
   }
   connect_replicas();
+  connect_nodes();
 }
 
 DSPP_INLINE const RankGroups& ThreadWorld::groups(int rank) const {
@@ -85,6 +87,20 @@ DSPP_INLINE void ThreadWorld::connect_replicas() {
     else if (members.first == r)
       connect(
           "the replicas", members, [](RankGroups & g) -> auto& { return g.replicas; });
+  }
+}
+
+DSPP_INLINE void ThreadWorld::connect_nodes() {
+  const int on_node = nodes_.replicas_on_node(mesh_);
+  for (int r = 0; on_node > 0 && r < mesh_.world_size(); ++r) {
+    const AxisGroup replicas = mesh_.replicas(r);
+    const NodeGroups groups(replicas, replicas.position(r), on_node);
+    if (groups.within.first == r && groups.within.size > 1)
+      connect(
+          "the node's replicas", groups.within, [](RankGroups & g) -> auto& { return g.node_replicas; });
+    if (groups.across.first == r)
+      connect(
+          "the replicas across nodes", groups.across, [](RankGroups & g) -> auto& { return g.across_nodes; });
   }
 }
 

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// ZeRO by node: Shards<Within<Node>> and SecondaryShards<Node> train as the same policy without them, at the cost of
+// the plan, with the traffic of the papers' formulas inside of nodes and between them.
+// labels: engine thread
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <dspp/checkpoint/training_state.hpp>
+#include <dspp/engine/weight_average.hpp>
+#include <dspp/optim.hpp>
+#include <laws/folder.hpp>
+#include <laws/sentence_of.hpp>
+#include <laws/strategy.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+/// One engine for all stages and hierarchies, which it is given as values.
+template <class O, class P, class... More>
+Trained train_as_values(const Cell& cell) {
+  Trained trained = laws::detail::train_as<P, Gpt<Policy<More...>>, O>(cell);
+  check_run(trained);
+  for (int r = 0; r < cell.ranks; ++r) {
+    using Model = rebind<Gpt<P>, Cpu>;
+    check_plan(plan_of<Model, O>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+  }
+  return trained;
+}
+
+struct Counts {
+  Size ranks, nodes, on_node;
+};
+/// The replicas of a cell with one rank for each.
+Counts counts_of(const Cell& cell, Size tp = 1) {
+  const Size ranks = cell.ranks / tp, on_node = cell.ranks_per_node / tp;
+  return {ranks, ranks / on_node, on_node};
+}
+
+/// Shards<Within<Node>>: of psi bytes of gradients and values a rank reads inside of its node as under ZeRO of the
+/// node's replicas, and across nodes its slice of the gradients twice, (nodes - 1) / nodes of it each time.
+void check_traffic_within(const Trained& trained) {
+  const laws::Facts& facts = trained.facts;
+  const auto [ranks, nodes, on_node] = counts_of(trained.cell, facts.tp);
+  const Size micro_steps = trained.cell.accumulate;
+  Size across = 0, expected = 0;
+  for (const RankRecord& record : trained.ranks) {
+    const Size elements = record.psi / facts.element, slice = elements / on_node;
+    const Size gradients = slice * (on_node - 1) * facts.gradient, values = slice * (on_node - 1) * facts.element;
+    const auto on = [&](Collective c, Purpose p) { return record.node.bytes(c, p); };
+    CHECK(on(Collective::reduce_scatter, Purpose::gradient) == (facts.stage == 1 ? 1 : micro_steps) * gradients);
+    CHECK(on(Collective::all_gather, Purpose::parameter) == (facts.stage == 3 ? 2 * micro_steps : 1) * values);
+    across += record.across.bytes(Purpose::gradient);
+    expected += 2 * slice * (nodes - 1) * facts.gradient;  // of all nodes: one rank's share is rounded
+    CHECK(record.across.total() == record.across.bytes(Purpose::gradient));
+    CHECK(record.replicas.bytes(Purpose::gradient) + record.replicas.bytes(Purpose::parameter) == 0);
+    CHECK(record.replicas.total() == record.replicas.bytes(Purpose::scalar));
+  }
+  CHECK(across * nodes == expected);
+}
+
+/// SecondaryShards<Node>: each remote byte of the values comes into a node once a step, whatever the micro-steps.
+void check_traffic_of_secondary_shards(const Trained& trained) {
+  const laws::Facts& facts = trained.facts;
+  const auto [ranks, nodes, on_node] = counts_of(trained.cell, facts.tp);
+  for (const RankRecord& record : trained.ranks) {
+    const Size slice = record.psi / ranks;
+    CHECK(record.across.bytes(Collective::all_gather, Purpose::parameter) == (nodes - 1) * slice);
+    CHECK(record.across.total() == (nodes - 1) * slice);
+    CHECK(record.node.total() == 2 * trained.cell.accumulate * nodes * (on_node - 1) * slice);
+    CHECK(record.replicas.bytes(Purpose::parameter) == 0);
+    CHECK(record.replicas.bytes(Purpose::gradient) ==
+          trained.cell.accumulate * (ranks - 1) * slice / facts.element * facts.gradient);
+  }
+}
+
+template <class O, class... More>
+void check_shards_within(Cell cell, double tolerance) {
+  CAPTURE(cell.ranks);
+  CAPTURE(cell.ranks_per_node);
+  const Trained flat = train_as_values<O, Policy<Zero<2>, More...>, More...>(cell);
+  const Trained two = train_as_values<O, Policy<Zero<2>, Shards<Within<Node>>, More...>, More...>(cell);
+  CHECK(relative_gap(two.losses, flat.losses) <= tolerance);
+  CHECK(relative_gap(two.norms, flat.norms) <= 10 * tolerance);
+  CHECK(parameter_gap(two, flat) <= 100 * tolerance);
+  check_traffic_within(two);
+  for (std::size_t r = 0; r < two.ranks.size(); ++r) {
+    const auto [ranks, nodes, on_node] = counts_of(cell, two.facts.tp);
+    const Size over_all = flat.ranks[r].state[Category::optimizer], over_node = two.ranks[r].state[Category::optimizer];
+    CHECK(over_node <= nodes * over_all);  // less, as there is less padding
+    CHECK(over_node > 9 * nodes * over_all / 10);
+    CHECK(two.ranks[r].values_print == two.ranks[r % static_cast<std::size_t>(two.facts.tp)].values_print);
+  }
+  const Trained one = train_as_values<O, Policy<Zero<1>, Shards<Within<Node>>, More...>, More...>(cell);
+  check_traffic_within(one);
+  const Trained three = train_as_values<O, Policy<Zero<3>, Shards<Within<Node>>, More...>, More...>(cell);
+  check_traffic_within(three);
+  check_same_bits(three, two);
+  if (cell.accumulate == 1) return check_same_bits(two, one);  // else stage 1 adds micro-steps before it reduces
+  CHECK(relative_gap(one.losses, two.losses) <= tolerance);
+}
+
+template <class O, class... More>
+void check_secondary_shards(const Cell& cell) {
+  CAPTURE(cell.ranks);
+  CAPTURE(cell.ranks_per_node);
+  const Trained flat = train_as_values<O, Policy<Zero<3>, More...>, More...>(cell);
+  const Trained kept = train_as_values<O, Policy<Zero<3>, SecondaryShards<Node>, More...>, More...>(cell);
+  check_same_bits(kept, flat);
+  check_traffic_of_secondary_shards(kept);
+  for (std::size_t r = 0; r < kept.ranks.size(); ++r) CHECK(kept.ranks[r].resident == flat.ranks[r].resident);
+}
+
+}  // namespace
+
+TEST_CASE("f64: shards within nodes train as shards over all replicas do, and stages share their bits") {
+  check_shards_within<AdamW, F64>({.ranks = 4, .steps = 4, .ranks_per_node = 2}, 1e-12);
+  check_shards_within<AdamW, F64>({.ranks = 6, .accumulate = 2, .steps = 2, .ranks_per_node = 2}, 1e-12);
+  check_shards_within<Lamb, F64>({.ranks = 6, .steps = 2, .ranks_per_node = 3}, 1e-12);
+  check_shards_within<Muon, F64>({.ranks = 4, .steps = 2, .ranks_per_node = 2}, 1e-11);
+  check_shards_within<AdamW, F64, Tp<2>, SequenceParallel>({.ranks = 8, .steps = 2, .ranks_per_node = 4}, 1e-12);
+}
+
+TEST_CASE("bf16 and averages: the same") {
+  check_shards_within<Averaged<AdamW>, Bf16>({.ranks = 4, .accumulate = 3, .steps = 3, .ranks_per_node = 2}, 1e-2);
+}
+
+TEST_CASE("a node for each replica, which has all, and one node for all, which is as without nodes") {
+  check_shards_within<AdamW, F64>({.ranks = 3, .steps = 2, .ranks_per_node = 1}, 1e-12);
+  const Cell one{.ranks = 3, .steps = 2, .ranks_per_node = 3};
+  const Trained flat = train_as_values<AdamW, Policy<Zero<2>, F64>, F64>(one);
+  check_same_bits(train_as_values<AdamW, Policy<Zero<2>, Shards<Within<Node>>, F64>, F64>(one), flat);
+  check_same_bits(train_as_values<AdamW, Policy<Zero<3>, SecondaryShards<Node>, F64>, F64>(one), flat);
+}
+
+TEST_CASE("secondary shards have the bits of the same policy without them") {
+  check_secondary_shards<AdamW, F64>({.ranks = 4, .steps = 3, .ranks_per_node = 2});
+  check_secondary_shards<AdamW, F64>({.ranks = 6, .accumulate = 2, .steps = 2, .ranks_per_node = 3});
+  check_secondary_shards<AdamW, F64>({.ranks = 3, .steps = 2, .ranks_per_node = 1});
+  check_secondary_shards<AdamW, F64, Tp<2>, SequenceParallel>({.ranks = 8, .steps = 2, .ranks_per_node = 4});
+  check_secondary_shards<Averaged<AdamW>, Bf16>({.ranks = 4, .accumulate = 3, .steps = 3, .ranks_per_node = 2});
+}
+
+namespace {
+
+/// Traffic of quantized values and gradients over all replicas, in one hop: of a part of every bucket, which is less
+/// than `bits` / 8 bytes an element, the scales and 64 bytes a bucket.
+void check_quantized_traffic(const Trained& trained, int gather_bits, int reduce_bits, bool by_node) {
+  const laws::Facts& facts = trained.facts;
+  const Size ranks = trained.cell.ranks / facts.tp, micro_steps = trained.cell.accumulate;
+  for (const RankRecord& record : trained.ranks) {
+    const Size slice = record.psi / facts.element / ranks;
+    const auto check = [&](Size bytes, Size parts, int bits) {
+      CAPTURE(bits);
+      const Size least = slice * bits / 8 * parts;
+      CHECK(bytes >= least);
+      CHECK(bytes <= least + parts * (slice / 256 * facts.compute + (64 + facts.compute) * record.buckets));
+    };
+    if (gather_bits > 0)
+      check(record.replicas.bytes(Collective::all_gather, Purpose::parameter), 2 * micro_steps * (ranks - 1),
+            gather_bits);
+    if (reduce_bits == 0) continue;
+    CHECK(record.replicas.bytes(Collective::reduce_scatter, Purpose::gradient) == 0);
+    const Size reductions = facts.stage == 1 ? 1 : micro_steps;
+    if (!by_node) {
+      check(record.replicas.bytes(Purpose::gradient), reductions * (ranks - 1), reduce_bits);
+      continue;
+    }
+    const auto [all, nodes, on_node] = counts_of(trained.cell, facts.tp);
+    check(record.node.bytes(Purpose::gradient), reductions * (on_node - 1) * nodes, reduce_bits);
+    check(record.across.bytes(Purpose::gradient), reductions * (nodes - 1), reduce_bits);
+    CHECK(record.replicas.bytes(Purpose::gradient) == 0);
+  }
+}
+
+/// The curve of the same policy in full precision, nearly: the last loss within 1 %.
+void check_near(const Trained& quantized, const Trained& exact, double tolerance) {
+  CHECK(std::abs(quantized.losses.back() / exact.losses.back() - 1) <= 0.01);
+  CHECK(relative_gap(quantized.losses, exact.losses) <= tolerance);
+  CHECK(!same_bits(quantized.losses, exact.losses));
+}
+
+}  // namespace
+
+TEST_CASE("gathered values of 8 bits train nearly as exact ones, at the cost of the plan") {
+  for (const int ranks : {2, 3, 4}) {
+    CAPTURE(ranks);
+    const Cell cell{.ranks = ranks, .accumulate = ranks == 4 ? 3 : 1, .steps = 10};
+    const Trained exact = train_as_values<AdamW, Policy<Zero<3>, F64>, F64>(cell);
+    const Trained quantized = train_as_values<AdamW, Policy<Zero<3>, GatherAs<Int8>, F64>, F64>(cell);
+    check_near(quantized, exact, 0.01);
+    check_quantized_traffic(quantized, 8, 0, false);
+  }
+  const Cell one{.ranks = 1, .steps = 2};
+  check_same_bits(train_as_values<AdamW, Policy<Zero<3>, GatherAs<Int8>, ReduceAs<Int4>, F64>, F64>(one),
+                  train_as_values<AdamW, Policy<Zero<3>, F64>, F64>(one));
+}
+
+TEST_CASE("gradients of 4 and 8 bits train nearly as exact ones, in one hop or by node, and stages share their bits") {
+  for (const Cell& cell : {Cell{.ranks = 3, .steps = 10}, Cell{.ranks = 4, .steps = 10, .ranks_per_node = 2},
+                           Cell{.ranks = 6, .accumulate = 2, .steps = 10, .ranks_per_node = 3},
+                           Cell{.ranks = 2, .steps = 10, .ranks_per_node = 1}}) {
+    CAPTURE(cell.ranks);
+    CAPTURE(cell.ranks_per_node);
+    const bool by_node = cell.ranks_per_node > 1;
+    const Trained exact = train_as_values<AdamW, Policy<Zero<2>, F64>, F64>(cell);
+    const Trained eight = train_as_values<AdamW, Policy<Zero<2>, ReduceAs<Int8>, F64>, F64>(cell);
+    check_near(eight, exact, 0.01);
+    if (cell.ranks_per_node != 1) check_quantized_traffic(eight, 0, 8, by_node);
+    const Trained four = train_as_values<AdamW, Policy<Zero<3>, ReduceAs<Int4>, F64>, F64>(cell);
+    check_near(four, exact, 0.05);
+    if (cell.ranks_per_node != 1) check_quantized_traffic(four, 0, 4, by_node);
+    const Trained one = train_as_values<AdamW, Policy<Zero<1>, ReduceAs<Int8>, F64>, F64>(cell);
+    if (cell.accumulate == 1) check_same_bits(one, eight);
+    check_same_bits(train_as_values<AdamW, Policy<Zero<3>, ReduceAs<Int8>, F64>, F64>(cell), eight);
+  }
+}
+
+TEST_CASE("all of ZeRO++ together, in bf16 with accumulation") {
+  const Cell cell{.ranks = 4, .accumulate = 3, .steps = 10, .ranks_per_node = 2};
+  const Trained exact = train_as_values<AdamW, Policy<Zero<3>, Bf16>, Bf16>(cell);
+  using All = Policy<Zero<3>, Bf16, SecondaryShards<Node>, GatherAs<Int8>, ReduceAs<Int4>>;
+  const Trained all = train_as_values<AdamW, All, Bf16>(cell);
+  check_near(all, exact, 0.05);
+  check_quantized_traffic(all, 0, 4, true);
+  for (const RankRecord& record : all.ranks) {
+    const Size slice = record.psi / all.facts.element / 4;
+    const Size values = record.across.bytes(Collective::all_gather, Purpose::parameter);
+    CHECK(values >= slice);
+    CHECK(values <= slice + slice / 256 * 4 + 68 * record.buckets);
+  }
+}
