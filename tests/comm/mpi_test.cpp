@@ -103,6 +103,18 @@ TEST_CASE("MPI ranks of one machine share a node, and report the order of their 
     CHECK(world.nodes().count() == hosts);
     CHECK(world.groups().node == NodePlace{world.rank() / on_each, hosts, world.rank() % on_each, on_each});
     CHECK(world.groups().world.sum_order() == (mpi_ranks() == 1 ? SumOrder::exact : order));
+    AnyCommunicator on_node = world.groups().node_replicas, across = world.groups().across_nodes;
+    CHECK(on_node.size() == (hosts > 1 ? on_each : 1));
+    CHECK(across.size() == hosts);
+    float there = static_cast<float>(world.rank()), everywhere = there;
+    all_reduce(on_node, buffer(&there, 1), Purpose::scalar);
+    all_reduce(across, buffer(&everywhere, 1), Purpose::scalar);
+    const int first = world.rank() / on_each * on_each, place = world.rank() % on_each;
+    int of_node = hosts > 1 ? 0 : world.rank(), of_place = 0;
+    for (int i = 0; hosts > 1 && i < on_each; ++i) of_node += first + i;
+    for (int i = 0; i < hosts; ++i) of_place += hosts > 1 ? place + i * on_each : world.rank();
+    CHECK(there == static_cast<float>(of_node));
+    CHECK(everywhere == static_cast<float>(of_place));
   }
 }
 

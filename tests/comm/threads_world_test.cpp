@@ -47,6 +47,54 @@ TEST_CASE("the groups of a thread world have the node of their rank and the orde
   }
 }
 
+TEST_CASE("the replicas of a thread world have groups by node where every node has as many, one after the other") {
+  const auto sums_of = [](Degrees degrees, int ranks_per_node, int on_node, int across) {
+    const Mesh mesh(degrees);
+    const ThreadWorld world(mesh, {.timeout_seconds = 30}, ranks_per_node);
+    run_ranks(world.group(), [&](int rank) {
+      RankGroups groups = world.groups(rank);
+      CHECK(groups.node_replicas.size() == on_node);
+      CHECK(groups.across_nodes.size() == across);
+      if (across == 1) return;
+      const int node = rank / ranks_per_node, tp = mesh.coordinates(rank).tp;
+      float there = static_cast<float>(rank), everywhere = there;
+      all_reduce(groups.node_replicas, buffer(&there, 1), Purpose::scalar);
+      all_reduce(groups.across_nodes, buffer(&everywhere, 1), Purpose::scalar);
+      float of_node = 0, of_place = 0;
+      for (int r = 0; r < mesh.world_size(); ++r) {
+        if (mesh.coordinates(r).tp != tp) continue;
+        if (r / ranks_per_node == node) of_node += static_cast<float>(r);
+        if (r % ranks_per_node == rank % ranks_per_node) of_place += static_cast<float>(r);
+      }
+      CHECK(there == of_node);
+      CHECK(everywhere == of_place);
+    });
+  };
+  sums_of({.data = 4}, 2, 2, 2);
+  sums_of({.data = 6}, 2, 2, 3);
+  sums_of({.data = 3}, 1, 1, 3);
+  sums_of({.data = 2, .cp = 2, .tp = 2}, 4, 2, 2);
+  sums_of({.data = 4}, 0, 1, 1);           // one node
+  sums_of({.data = 3}, 2, 1, 1);           // two ranks and one
+  sums_of({.data = 3, .tp = 2}, 3, 1, 1);  // nodes that cut Tp
+}
+
+TEST_CASE("the nodes of a rank's replicas are counted where they are blocks of as many") {
+  const auto on_node = [](std::vector<int> keys, Degrees degrees) {
+    return Nodes(keys).replicas_on_node(Mesh(degrees));
+  };
+  CHECK(on_node({7, 7, 3, 3}, {.data = 4}) == 2);
+  CHECK(on_node({7, 3, 7, 3}, {.data = 4}) == 0);        // in turns
+  CHECK(on_node({7, 7, 3, 3, 7, 7}, {.data = 6}) == 0);  // a node comes again
+  CHECK(on_node({7, 7, 7, 3}, {.data = 4}) == 0);
+  CHECK(on_node({7, 3, 3, 3}, {.data = 4}) == 0);
+  CHECK(on_node({7, 3, 2, 1}, {.data = 4}) == 1);
+  CHECK(on_node({7, 7, 7, 7}, {.data = 4}) == 0);
+  CHECK(on_node({7, 7, 3, 3}, {.data = 2, .tp = 2}) == 1);
+  CHECK(on_node({7, 7, 7, 7, 3, 3, 3, 3}, {.data = 4, .tp = 2}) == 2);
+  CHECK(on_node({7, 7, 7, 7, 7, 3, 3, 3}, {.data = 4, .tp = 2}) == 0);
+}
+
 TEST_CASE("the replicas of a thread world are the ranks along Data and Cp") {
   const ThreadWorld world(Mesh(Degrees{.data = 2, .cp = 2}), {.timeout_seconds = 30});
   run_ranks(world.group(), [&](int rank) {

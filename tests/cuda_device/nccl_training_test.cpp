@@ -16,23 +16,47 @@ template <class... P>
 using ModelOn = Gpt<Policy<F32, P...>>;
 
 template <class Model>
-Trained train_over_nccl(const Cell& cell, const Trained& one_rank) {
+Trained train_over_nccl(const Cell& cell) {
   using Q = typename Model::policy;
   using OnCuda = rebind<Model, Cuda>;
   using P = typename OnCuda::policy;
   Trained trained{.cell = cell, .facts = facts_of<Q>(cell.accumulate)};
   trained.ranks.resize(static_cast<std::size_t>(cell.ranks));
   const Mesh mesh = mesh_of<P>(cell.ranks);
-  on_nccl_ranks(mesh, [&](NcclRank& own, Groups<Cuda>& groups) {
+  const auto train_rank = [&](NcclRank& own, Groups<Cuda>& groups) {
     const int rank = groups.world.rank();
     World<P> world(mesh, rank, groups, own.pool, cell.seed, own.nccl->groups().node, own.host_group());
     laws::detail::train_rank<P, OnCuda, AdamW>(world, cell, &dspp::detail::replica_config<Q>,
                                                trained.ranks[static_cast<std::size_t>(rank)], trained);
-  });
+  };
+  on_nccl_ranks(mesh, train_rank, {}, 60, cell.ranks_per_node);
   laws::detail::gather_curves(trained, P::tp);
+  return trained;
+}
+
+template <class Model>
+std::vector<Plan> plans_of(const Cell& cell) {
   std::vector<Plan> plans;
-  for (int r = 0; r < cell.ranks; ++r) plans.push_back(plan_of<OnCuda>(cell, r));
-  laws::detail::check_outcome(trained, plans, one_rank, 1e-5);
+  for (int r = 0; r < cell.ranks; ++r) plans.push_back(plan_of<rebind<Model, Cuda>>(cell, r));
+  return plans;
+}
+
+template <class Model>
+Trained train_over_nccl(const Cell& cell, const Trained& one_rank) {
+  Trained trained = train_over_nccl<Model>(cell);
+  laws::detail::check_outcome(trained, plans_of<Model>(cell), one_rank, 1e-5);
+  return trained;
+}
+
+/// With members for nodes, whose traffic is not that of the formulas.
+template <class... Members>
+Trained train_by_node(const Cell& cell, const Trained& one_rank, double tolerance) {
+  using Model = ModelOn<Zero<3>, Members...>;
+  Trained trained = train_over_nccl<Model>(cell);
+  CHECK(relative_gap(trained.losses, one_rank.losses) <= tolerance);
+  check_run(trained);
+  const std::vector<Plan> plans = plans_of<Model>(cell);
+  for (std::size_t r = 0; r < plans.size(); ++r) check_plan(plans[r], trained.ranks[r], static_cast<int>(r));
   return trained;
 }
 
@@ -51,6 +75,15 @@ TEST_CASE("over NCCL two axes, each with its communicators, follow the one-rank 
   const Trained one = train<Gpt<Policy<F64>>>({.steps = 2});
   train_over_nccl<ModelOn<Zero<2>, Tp<2>, SequenceParallel>>({.ranks = 4, .steps = 2, .sum_order = SumOrder::transport},
                                                              one);
+}
+
+TEST_CASE("over NCCL shards by node and quantized traffic train as on the Cpu, with the planned bytes and traffic") {
+  const Trained one = train<Gpt<Policy<F64>>>({.steps = 2});
+  const Cell cell{.ranks = 4, .steps = 2, .sum_order = SumOrder::transport, .ranks_per_node = 2};
+  train_by_node<Shards<Within<Node>>>(cell, one, 1e-5);
+  train_by_node<SecondaryShards<Node>>(cell, one, 1e-5);
+  train_by_node<SecondaryShards<Node>, GatherAs<Int8>, ReduceAs<Int4>>(cell, one, 0.02);
+  CHECK(software_gpu::live_nccl_communicators() == 0);
 }
 
 #endif

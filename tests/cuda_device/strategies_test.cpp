@@ -111,3 +111,19 @@ TEST_CASE("under random schedules two ranks on a GPU train to the same bits, wit
   CHECK(expected.second[0] != expected.second[1]);
   under_schedules([&] { CHECK(trained() == expected); });
 }
+
+TEST_CASE("on a GPU shards by node and quantized traffic train as on the Cpu, with the planned bytes and traffic") {
+  const Cell cell{.ranks = 4, .accumulate = 2, .steps = 3, .ranks_per_node = 2};
+  const auto check = [&]<class P>(double tolerance, P) {
+    using OnCuda = rebind<Gpt<P>, Cuda>;
+    const Trained on_cpu = laws::detail::train_as<P, Gpt<Policy<F32>>>(cell);
+    const Trained on_gpu = train_on<Cuda, Gpt<P>>(cell);
+    CHECK(relative_gap(on_gpu.losses, on_cpu.losses) <= tolerance);
+    check_run(on_gpu);
+    for (int r = 0; r < cell.ranks; ++r)
+      check_plan(plan_of<OnCuda>(cell, r), on_gpu.ranks[static_cast<std::size_t>(r)], r);
+  };
+  check(1e-5, Policy<F32, Zero<2>, Shards<Within<Node>>>{});
+  check(1e-5, Policy<F32, Zero<3>, SecondaryShards<Node>>{});
+  check(1e-2, Policy<F32, Zero<3>, SecondaryShards<Node>, GatherAs<Int8>, ReduceAs<Int4>>{});
+}

@@ -185,11 +185,12 @@ class OnDevice {
 
 /// f(rank, groups) for each of the ranks of a mesh, threads with a GPU each; in software there are as many.
 template <class F>
-void on_nccl_ranks(const Mesh& mesh, F f, NcclOptions options = {}, double timeout_seconds = 60) {
+void on_nccl_ranks(const Mesh& mesh, F f, NcclOptions options = {}, double timeout_seconds = 60,
+                   int ranks_per_node = 0) {
 #if !DSPP_HAS_NVCC()
   software_gpu::set_gpus(mesh.world_size());
 #endif
-  ThreadWorld world(mesh, {.timeout_seconds = timeout_seconds});
+  ThreadWorld world(mesh, {.timeout_seconds = timeout_seconds}, ranks_per_node);
   run_ranks(world.group(), [&](int rank) {
     NcclRank own(0, world.groups(rank), options);
     Groups<Cuda> groups = own.groups(world.groups(rank));
