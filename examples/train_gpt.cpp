@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Trains a GPT on the bytes of any text, or on token files: ./dspp train [--data PATH | --tokens FOLDER] [--layers N]
 /// ..., --help lists all options.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -55,7 +56,8 @@ static std::string sample_text(auto& engine, const Job& job, const Source& sourc
 static PlanOptions plan_options(const Job& job) {
   const Launch launch = this_launch();
   return {.data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp),
-          .ranks_per_node = launch.size > 1 ? launch.local_size : static_cast<int>(job.ranks_per_node),
+          .ranks_per_node =
+              launch.size > 1 ? std::min(launch.local_size, launch.size) : static_cast<int>(job.ranks_per_node),
           .sum_order = job.sum_order};
 }
 

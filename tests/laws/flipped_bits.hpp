@@ -58,14 +58,16 @@ inline void flip_bit(Buffer x, std::uint64_t bit) {
   static_cast<unsigned char*>(x.data)[at / 8] ^= static_cast<unsigned char>(1u << at % 8);
 }
 
-/// run_ranks_of on threads, in which `damage(rank, purpose, out)` may change the results of the replicas' reductions.
+/// run_ranks_of on threads, in which `damage(rank, purpose, out)` may change the results of the replicas' reductions,
+/// also by node.
 template <class P, class Program, class DamageOf>
-void run_damaged(int ranks, DamageOf damage, Program program) {
-  ThreadWorld threads(mesh_of<P>(ranks), {.timeout_seconds = 60});
+void run_damaged(int ranks, DamageOf damage, Program program, int ranks_per_node = 0) {
+  ThreadWorld threads(mesh_of<P>(ranks), {.timeout_seconds = 60}, ranks_per_node);
   run_ranks(threads.group(), [&](int rank) {
     RankGroups groups = threads.groups(rank);
-    groups.replicas = Damaged<AnyCommunicator>(
-        groups.replicas, [&damage, rank](Purpose purpose, Buffer out) { damage(rank, purpose, out); });
+    for (AnyCommunicator* group : {&groups.replicas, &groups.node_replicas, &groups.across_nodes})
+      *group = Damaged<AnyCommunicator>(*group,
+                                        [&damage, rank](Purpose purpose, Buffer out) { damage(rank, purpose, out); });
     dspp::detail::run_rank<P>({.seed = 5}, 1, threads.mesh(), rank, groups, [&](World<P>& world) { program(world); });
   });
 }

@@ -107,7 +107,7 @@ F64 own | models/grouped_attention.hpp | kv(redistribute<Replicate>(other.values
 F64 | optim/schedule.hpp | return max_momentum - (max_momentum - min_momentum) * scale(iteration); | return max_momentum - (max_momentum - min_momentum) * scale(iteration - 1);
 F64 | optim/schedule.hpp | return min_lr * (1 + step_rate * (staircase | return min_lr * (1 + step_rate * (!staircase
 F64 | engine/engine.hpp | check_optimizer(optimizer), optimizer_ = optimizer, | check_optimizer(optimizer), optimizer_ = steps_ > 0 ? optimizer_ : optimizer,
-F64 | zero/bucket.hpp | forget_copies() { secondary.release(); } | forget_copies() {}
+F64 | zero/unit.hpp | for (BucketType& b : buckets_) b.secondary.release(); | 
 F64 | zero/gradients.hpp | { replicas.start_sum_over_copies(b); } | { (void)b; }
 F64 | zero/replicas.hpp | buffer(to.data_from(node * of_node), of_node) | buffer(to.data_from((groups_.across_nodes->size() - 1 - node) * of_node), of_node)
 F64 | zero/full_tensors.hpp | if (replicas.copy() != 0 || | if (

@@ -180,6 +180,8 @@ void Profiling<E>::for_each_group(F f) {
   World<P>& world = engine_.world();
   f(world.all());
   f(world.replicas());
+  if (world.nodes() > 1) f(world.node_replicas());  // else they are the replicas
+  f(world.across_nodes());
   for (const Axis axis : all_axes) f(world.along(axis));
 }
 

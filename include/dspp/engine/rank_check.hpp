@@ -64,7 +64,8 @@ class RankCheck {
 /// loss scale. Ranks of Tp: batches, and parameters that are not cut with their state and gradients. Ranks of Cp: what
 /// the slices of a sequence share, and that they are slices. Replicas: values, optimizer state and reduced gradients,
 /// unless split; split gradients are compared with a second sum by another replica (zero/reduction_check.hpp), and what
-/// several nodes have by Shards<Within<Node>> or SecondaryShards<Node> between them.
+/// several nodes have by Shards<Within<Node>> or SecondaryShards<Node> between them. Under ReduceAs nothing is summed
+/// again.
 /// scalars: StepScalars, of which the gradient norm is read.
 ///
 /// Cost     one pass over this rank's state, one all-gather of 104 bytes over the world

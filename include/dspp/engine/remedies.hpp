@@ -28,8 +28,9 @@ constexpr Size state_bytes(const StageRule& rule, const ParameterBytes& each, Si
 }
 
 /// The other stages, and twice the replicas, with the bytes that each would save: for the map that a Pool prints when
-/// it is out of memory. What would save nothing is left out.
-std::vector<Remedy> stage_remedies(const StageRule& rule, const ParameterBytes& each, Size parameters, int replicas);
+/// it is out of memory. What would save nothing is left out. `of_a_node`: state is cut over these replicas alone.
+std::vector<Remedy> stage_remedies(const StageRule& rule, const ParameterBytes& each, Size parameters, int replicas,
+                                   bool of_a_node = false);
 
 namespace detail {
 /// Has the engine's Pool print them when it is out of memory.
@@ -48,7 +49,8 @@ constexpr void ask_stage_remedies(Engine& engine) {
         if (engine.replicas().config().optimizer == Tier::device)
           all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
       }
-    return stage_remedies(engine.replicas().rule(), all, 1, engine.world().replicas().size());
+    const auto& replicas = engine.replicas();
+    return stage_remedies(replicas.rule(), all, 1, replicas.shards().size(), replicas.copies() > 1);
   });
 }
 }  // namespace detail
@@ -58,7 +60,7 @@ constexpr void ask_stage_remedies(Engine& engine) {
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE std::vector<Remedy> stage_remedies(const StageRule& rule, const ParameterBytes& each, Size parameters,
-                                               int replicas) {
+                                               int replicas, bool of_a_node) {
   const Size now = state_bytes(rule, each, parameters, replicas);
   std::vector<Remedy> remedies;
   const auto offer = [&](std::string what, Size then) {
@@ -67,7 +69,8 @@ DSPP_INLINE std::vector<Remedy> stage_remedies(const StageRule& rule, const Para
   offer("Zero<1>", state_bytes(stage_rule<1>, each, parameters, replicas));
   offer("Zero<2>", state_bytes(stage_rule<2>, each, parameters, replicas));
   offer("Zero<3>", state_bytes(stage_rule<3>, each, parameters, replicas));
-  offer("twice the data ranks", state_bytes(rule, each, parameters, 2 * replicas));
+  offer(of_a_node ? "twice the data ranks on a node" : "twice the data ranks",
+        state_bytes(rule, each, parameters, 2 * replicas));
   if (replicas == 1 && !rule.values_are_split())
     offer("Zero<3> on two data ranks", state_bytes(stage_rule<3>, each, parameters, 2));
   return remedies;

@@ -148,7 +148,7 @@ class WeightAverage {
   constexpr void exchange() {
     require_boundary();
     engine_.replicas().complete_all();
-    for (auto* unit : engine_.units()) unit->release();
+    for (auto* unit : engine_.units()) unit->release(), unit->forget_copies();
     Size done = 0;
     try {
       read_state(engine_, [&] {
@@ -169,7 +169,6 @@ class WeightAverage {
     refresh_units<T, D>(engine_.units(), engine_.replicas());
   }
   constexpr void exchange(Bucket<T, D>& b, Average& average) {
-    b.forget_copies();
     const Average weights = weights_of(b, true);
     ops::exchange(weights, average);
     if constexpr (!std::is_same_v<T, State>)

@@ -118,6 +118,21 @@ class Mesh {
   int world_size_ = 1;
 };
 
+/// How many replicas of a rank are on each node, one after the other; 0 if it is not as many on every node, for every
+/// rank. `node_of(rank)` is the node of a rank.
+template <class NodeOf>
+constexpr int replicas_on_node(const Mesh& mesh, NodeOf node_of) {
+  int common = 0;
+  for (int r = 0; r < mesh.world_size(); ++r) {
+    const AxisGroup replicas = mesh.replicas(r);
+    if (replicas.first != r) continue;
+    const int on_node = members_on_node(replicas, node_of);
+    if (on_node == 0 || (r > 0 && on_node != common)) return 0;
+    common = on_node;
+  }
+  return common;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()

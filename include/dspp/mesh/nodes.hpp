@@ -78,16 +78,7 @@ DSPP_INLINE Nodes::Nodes(const std::vector<int>& keys) {
 }
 
 DSPP_INLINE int Nodes::replicas_on_node(const Mesh& mesh) const {
-  if (count_ == 1) return 0;
-  int common = 0;
-  for (int r = 0; r < mesh.world_size(); ++r) {
-    const AxisGroup replicas = mesh.replicas(r);
-    if (replicas.first != r) continue;
-    const int on_node = members_on_node(replicas, [this](int rank) { return of(rank).node; });
-    if (on_node == 0 || (r > 0 && on_node != common)) return 0;
-    common = on_node;
-  }
-  return common;
+  return count_ == 1 ? 0 : dspp::replicas_on_node(mesh, [this](int rank) { return of(rank).node; });
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

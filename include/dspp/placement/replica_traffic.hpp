@@ -15,7 +15,7 @@ struct Within {};
 
 /// A member of a policy: what the ZeRO stage shards is cut over the replicas of a node, and the same on every node.
 /// Parameters are gathered inside of nodes alone. Gradients are summed inside of a node at each micro-step, and across
-/// nodes once a step: their bits are those of sums by node, the same for every stage.
+/// nodes once a step: their bits are those of sums by node, shared by stages as they are without it.
 ///
 /// Source   Zhang et al. 2022, arXiv:2205.00119 (MiCS)
 template <class Group>
@@ -61,6 +61,7 @@ struct ReplicaTraffic {
   int gather_bits = 0;  ///< of a gathered element; 0: as it is
   int reduce_bits = 0;
 
+  constexpr bool quantizes() const { return gather_bits > 0 || reduce_bits > 0; }
   constexpr bool needs_nodes() const { return shards_within_node || secondary_shards || reduce_bits > 0; }
   friend constexpr bool operator==(const ReplicaTraffic&, const ReplicaTraffic&) = default;
 };

@@ -199,11 +199,12 @@ constexpr EstimatedBytes deepspeed_estimate(const Plan& plan, const EstimateOpti
           {{"stage", facts.zero_stage}});
   // clang-format on
   detail::check_nodes(plan.facts, options);
+  const int nodes = facts.shards < facts.replicas ? 1 : options.nodes;  // each node is as one that is alone
   const DeepSpeedEstimate estimate{
       .parameters = facts.rank_parameters,
       .largest_layer = facts.largest_parameter,
-      .gpus_per_node = facts.replicas / options.nodes,
-      .nodes = options.nodes,
+      .gpus_per_node = facts.shards / nodes,
+      .nodes = nodes,
       .offload = facts.optimizer_tier == Tier::device ? EstimatedOffload::nothing : EstimatedOffload::optimizer,
       .additional_buffer_factor = options.additional_buffer_factor};
   const EstimatedBytes bytes = facts.zero_stage == 3 ? estimate.zero3() : estimate.zero2();
@@ -224,7 +225,7 @@ constexpr MegatronEstimate megatron_estimate(const Plan& plan) {
           .types = facts.values == ElementType::f32   ? MegatronTypes::fp32
                    : facts.values == ElementType::f16 ? MegatronTypes::fp16
                                                       : MegatronTypes::bf16_with_fp32_gradients,
-          .data = facts.replicas,
+          .data = facts.shards,
           .distributed_optimizer = facts.zero_stage >= 1};
 }
 

@@ -31,7 +31,8 @@ struct PlanOptions {
 /// What a plan was made for, in numbers: what estimates take (plan/estimates.hpp).
 struct PlanFacts {
   int ranks = 1;     ///< along all axes
-  int replicas = 1;  ///< along Data and Cp, over which ZeRO shards
+  int replicas = 1;  ///< along Data and Cp
+  int shards = 1;    ///< over which ZeRO shards: the replicas, or those of a node
   int zero_stage = 0;
   ElementType values = ElementType::f32;
   Tier optimizer_tier = Tier::device;
@@ -198,9 +199,9 @@ constexpr NodePlace connect_nodes(const Mesh& mesh, int rank, const PlanOptions&
   // clang-format on
   const auto node_of = [&](int r) { return r / size; };
   const int node = node_of(rank), nodes = node_of(ranks - 1) + 1;
-  const AxisGroup replicas = mesh.replicas(rank);
-  const int on_node = nodes == 1 ? 0 : members_on_node(replicas, node_of);
+  const int on_node = nodes == 1 ? 0 : replicas_on_node(mesh, node_of);
   if (on_node > 0) {
+    const AxisGroup replicas = mesh.replicas(rank);
     const int position = replicas.position(rank);
     groups.node_replicas = Recorder<>(position % on_node, on_node, options.sum_order);
     groups.across_nodes = Recorder<>(position / on_node, replicas.size / on_node, options.sum_order);
@@ -223,6 +224,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
     take_step_on_paper(engine, options);
   }
   result.parameters = engine.parameter_count();
+  result.facts.shards = engine.replicas().shards().size();
   for (const auto* unit : engine.units()) {
     for (const auto* parameter : unit->parameters()) {
       const Size count = parameter->count();

@@ -39,9 +39,6 @@ struct Bucket {
   Storage<Memory<D>> reduced;    ///< the owned range of the sum over the replicas
   SumDigest sum;                 ///< of the last reduction, by the communicator
 
-  /// Before values change: what was gathered of them is no copy any more.
-  constexpr void forget_copies() { secondary.release(); }
-
   constexpr Range slice(int replica, int replicas) const {
     return {count / replicas * replica, count / replicas * (replica + 1)};
   }

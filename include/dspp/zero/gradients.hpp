@@ -28,8 +28,8 @@ constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas
 /// cut or replicated over Tp), added in that order. Parameters that are whole on every Tp rank count once. NaN on every
 /// rank if a reduced gradient was found changed on one.
 ///
-/// Cost     under split optimizers an all-reduce over the replicas of 16 bytes per slice; an all-gather of 16 bytes
-///          over Tp
+/// Cost     under split optimizers an all-reduce over all replicas of 16 bytes per slice, also where nodes share the
+///          slices; an all-gather of 16 bytes over Tp
 template <class T, Device D>
 constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas,
                                           CommunicatorOf<D>& tp);
@@ -119,7 +119,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
       for (Unit<T, D>* unit : units)
         for (Bucket<T, D>& b : unit->trained_buckets())
           for (int r = 0; r < slices; ++r, pair += 2) {
-            if (split && r != replicas.shards().rank()) continue;
+            if (split && (r != replicas.shards().rank() || replicas.copy() != 0)) continue;
             b.for_each_part(b.slice(r, slices), [&](const ParameterBase<D>& p, Size begin, Size end) {
               add(end - begin, b.reduced.template element<const G>(begin - replicas.owned(b).begin),
                   sums.data_from(pair + (p.cut.dimension >= 0 ? 0 : 1)));
@@ -132,7 +132,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
   else
     add_squares(T());
   if (replicas.checks_reductions()) replicas.prints().spoil_if_changed(sums);
-  if (split) all_reduce(replicas.shards(), buffer(sums.data(), sums.count()), Purpose::scalar);
+  if (split) all_reduce(replicas.group(), buffer(sums.data(), sums.count()), Purpose::scalar);
   const auto totals =
       Tensor<double, 2, D>::zeros(shape(tp.size(), 2), memory, Category::communication, "gradient norm");
   double* const own = totals.data_from(2 * tp.rank());

@@ -244,7 +244,6 @@ template <class T, Device D, class Source>
 [[gnu::noinline]] constexpr void fill_bucket(Bucket<T, D>& b, const Replicas<T, D>& replicas, int tp_rank, Range range,
                                              const Source& source) {
   const Range held = replicas.held(b), part = common(held, range);
-  b.forget_copies();
   if (part.count() > 0)
     write_values(b, part, tp_rank, source, replicas.memory(), b.values.data_from(part.begin - held.begin));
 }

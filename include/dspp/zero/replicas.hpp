@@ -33,8 +33,8 @@ struct ReplicaGroups {
   CommunicatorOf<D>* across_nodes = nullptr;
 };
 
-/// Moves buckets over the replica axes. Memory is allocated when an operation starts and freed when it completes, both
-/// on the rank's thread, so that a plan on paper has the same blocks in the same order.
+/// Moves buckets over the replica axes. Memory is allocated and freed when an operation starts and when it completes,
+/// both on the rank's thread, so that a plan on paper has the same blocks in the same order.
 template <class T, Device D>
 class Replicas {
  public:
@@ -154,7 +154,7 @@ class Replicas {
   static constexpr int limit = 2;
   struct Operation {
     BucketType* bucket = nullptr;
-    StorageType kept{};              ///< kept until the operation completes
+    StorageType kept{}, source{};    ///< kept until the operation completes
     StorageType summand{};           ///< added to the bucket's reduced gradient at completion
     StorageType secondary{};         ///< gathered across nodes first, from which the node gathers `kept`
     StorageType sent{}, received{};  ///< quantized parts; of a gather both are `received`
@@ -202,9 +202,9 @@ class Replicas {
 template <class T, Device D>
 constexpr Replicas<T, D>::Replicas(Memory<D>& memory, const ReplicaGroups<D>& groups, const ReplicaConfig& config)
     : memory_(&memory), groups_(groups), config_(config) {
-  const int by_node = groups.on_node->size() * groups.across_nodes->size();
+  const bool fits = groups.on_node->size() * groups.across_nodes->size() == groups.all->size();
   // clang-format off
-  require(!config.traffic.needs_nodes() || by_node == groups.all->size(), "dspp: shards by node need nodes of as many ranks each, in a row, but they differ. Start as many on every node.",
+  require(fits || !config.traffic.needs_nodes(), "dspp: Shards<Within<Node>>, SecondaryShards and ReduceAs need as many ranks on each node, in a row, but they differ. Start as many.",
           ErrorCode::placement, {{"replicas", groups.all->size()}});
   // clang-format on
 }
@@ -218,6 +218,7 @@ constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b) {
   auto gathered = Tensor<T, 1, D>::uninitialized(whole, *memory_, Category::parameters, "gathered parameters");
   Operation gather{.bucket = &b, .kept = gathered.storage()};
   if (b.secondary) {
+    gather.source = b.secondary;
     gather.pending = gather_on_node(b, b.secondary, gathered.storage());
   } else {
     auto& over = keeps_secondary_shards() ? *groups_.across_nodes : shards();

@@ -39,8 +39,8 @@ class Unit : public ParameterStorage<D> {
   }
 
   /// Lays the parameters out in buckets, in reverse order of use, with matrices that are updated as a whole before, and
-  /// frozen ones behind the others in buckets of their own,
-  /// and allocates the resident values.
+  /// frozen ones behind the others in buckets of their own, and allocates the resident values. If elements are
+  /// quantized, those that ranks of Tp share have buckets of their own, too, so that they stay the same.
   constexpr void set_up(Replicas<T, D>& replicas);
   /// "blocks.3", for the timelines of profilers; the root has none.
   constexpr void set_name(List<char> name) { name_ = std::move(name); }
@@ -75,8 +75,11 @@ class Unit : public ParameterStorage<D> {
   constexpr void reduce_rest();
   /// Before a step: starts the reduction of what is not reduced.
   constexpr void reduce_for_step();
-  /// Discards all gradients.
+  /// Discards all gradients, and what was gathered of values that may change.
   constexpr void drop_gradients();
+  constexpr void forget_copies() {
+    for (BucketType& b : buckets_) b.secondary.release();
+  }
 
  private:
   constexpr void begin_range([[maybe_unused]] const char* pass) {
@@ -126,10 +129,9 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
   this->gradients.reserve(parameters_.size());
   BucketType* b = nullptr;
   int number = -1;
-  const auto place = [&](ParameterBase<D>* p) {
+  const auto place = [&](ParameterBase<D>* p, bool apart) {
     const Size size = round_up(p->count(), alignment);
-    const bool new_bucket =
-        !b || b->frozen != p->is_frozen() || b->matrices != p->is_whole_matrix() || b->count + size > limit;
+    const bool new_bucket = apart || !b || b->count + size > limit;
     if (new_bucket) {
       buckets_.resize(static_cast<std::size_t>(++number + 1));
       b = &buckets_.back();
@@ -144,15 +146,19 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
     b->count += size;
   };
   // Matrices first: vectors such as a norm's finish late in backward, and buckets are reduced in order.
-  bool frozen = false, matrices = false;
-  for (const ParameterBase<D>* p : parameters_) frozen |= p->is_frozen(), matrices |= p->is_whole_matrix();
-  for (std::size_t i = parameters_.size(); matrices && i-- > 0;)
-    if (parameters_[i]->is_whole_matrix()) place(parameters_[i]);
-  for (std::size_t i = parameters_.size(); i-- > 0;)
-    if (!parameters_[i]->is_whole_matrix() && !parameters_[i]->is_frozen()) place(parameters_[i]);
-  trained_ = number + 1;
-  for (std::size_t i = parameters_.size(); frozen && i-- > 0;)
-    if (parameters_[i]->is_frozen()) place(parameters_[i]);
+  const bool quantizes = replicas_->config().traffic.quantizes();
+  const auto kind_of = [quantizes](const ParameterBase<D>& p) {
+    const int order = p.is_frozen() ? 2 : p.is_whole_matrix() ? 0 : 1;
+    return 2 * order + (quantizes && p.geometry.parts == 1 ? 1 : 0);  // those that ranks of Tp share
+  };
+  bool any[6] = {};
+  for (const ParameterBase<D>* p : parameters_) any[kind_of(*p)] = true;
+  for (int kind = 0; kind < 6; ++kind) {
+    bool apart = true;
+    for (std::size_t i = parameters_.size(); any[kind] && i-- > 0;)
+      if (kind_of(*parameters_[i]) == kind) place(parameters_[i], std::exchange(apart, false));
+    if (kind == 3) trained_ = number + 1;
+  }
   for (BucketType& laid : buckets_) laid.count = round_up(laid.count, alignment * replicas);
 }
 
@@ -291,6 +297,7 @@ constexpr void Unit<T, D>::reduce_for_step() {
 template <class T, Device D>
 constexpr void Unit<T, D>::drop_gradients() {
   this->gradients.begin_step();
+  forget_copies();
   for (BucketType& b : buckets_) {
     b.gradient.release();
     b.reduced.release();

@@ -44,8 +44,7 @@ constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, Sharde
 template <class T, Device D, class Optimizer>
 constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& optimizer, ShardedState<T, D>& state,
                             const UpdateScalars& scalars, const double* step, CommunicatorOf<D>& tp) {
-  for (Unit<T, D>* unit : units)
-    for (Bucket<T, D>& b : unit->trained_buckets()) b.forget_copies();
+  for (Unit<T, D>* unit : units) unit->forget_copies();
   if constexpr (detail::HasDirection<Optimizer, Compute<T>>) {
     update_units_by_norms(units, optimizer, state, scalars, step, tp);
   } else {

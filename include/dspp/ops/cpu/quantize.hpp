@@ -52,13 +52,13 @@ BlockScale<C> scale_of(Size n, const C* x, int levels) {
   return {scale, 1 / scale};
 }
 
-/// The numbers of a block: x times the inverse scale, to the nearest.
+/// The numbers of a block: the nearest whole ones.
 template <class C>
-void write_numbers(Size n, int bits, const C* x, C inverse, std::uint8_t* to) {
+void write_numbers(Size n, int bits, const C* x, std::uint8_t* to) {
   constexpr C to_whole = sizeof(C) == 8 ? C(0x1.8p52) : C(0x1.8p23);  // added, it leaves no place for fractions
   std::int8_t numbers[QuantizedParts::block];
   for (Size i = 0; i < n; ++i) {
-    const C whole = (x[i] * inverse + to_whole) - to_whole;
+    const C whole = (x[i] + to_whole) - to_whole;
     numbers[i] = static_cast<std::int8_t>(static_cast<int>(whole));
   }
   if (bits == 8) return static_cast<void>(std::memcpy(to, numbers, static_cast<std::size_t>(n)));
@@ -102,10 +102,11 @@ void Kernel<kernels::Quantize<T>, Cpu>::run(const QuantizedParts& parts, Size ro
       const T* const from = x + part * parts.count + b * QuantizedParts::block;
       for (Size k = 0; k < n; ++k) values[k] = static_cast<C>(from[k]);
       const auto [scale, inverse] = cpu::scale_of<C>(n, values, parts.levels());
-      if (inverse == 0) std::fill_n(values, n, C(0));
+      // A loop of its own, so that no compiler makes one rounding of the product's and the number's.
+      for (Size k = 0; k < n; ++k) values[k] = inverse == 0 ? C(0) : values[k] * inverse;
       auto* const out = reinterpret_cast<std::uint8_t*>(to) + (column * rows + row) * parts.bytes();
       std::memcpy(out + b * static_cast<Size>(sizeof(C)), &scale, sizeof(C));
-      cpu::write_numbers<C>(n, parts.bits, values, inverse,
+      cpu::write_numbers<C>(n, parts.bits, values,
                             out + parts.numbers_at() + b * QuantizedParts::block * parts.bits / 8);
     }
   });
