@@ -227,6 +227,15 @@ TEST_CASE("all of ZeRO++ together, in bf16 with accumulation") {
   const Trained all = train_as_values<AdamW, All, Bf16>(cell);
   check_near(all, exact, 0.05);
   check_quantized_traffic(all, 0, 4, true);
+  // Of psi bytes a rank reads 2 psi (N - m) / N a micro-step by gathers and half as much again by reductions in f32,
+  // which accumulation takes; here a node's m ranks share what a step gathers once, at half the bytes, and an eighth.
+  for (std::size_t r = 0; r < 4; ++r) {
+    const Size psi = exact.ranks[r].psi, scalars = 2000;
+    CHECK(std::abs(exact.ranks[r].links.outer - 3 * (2 * psi / 2 + 2 * psi / 2)) <= scalars);
+    const double expected = static_cast<double>(all.ranks[r].psi) * (0.25 * 0.5 + 3 * 0.25 * 0.25);
+    CHECK(static_cast<double>(all.ranks[r].links.outer) >= expected);
+    CHECK(static_cast<double>(all.ranks[r].links.outer) <= 1.25 * expected + scalars);
+  }
   for (const RankRecord& record : all.ranks) {
     const Size slice = record.psi / all.facts.element / 4;
     const Size values = record.across.bytes(Collective::all_gather, Purpose::parameter);

@@ -114,6 +114,9 @@ inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
   CHECK(paper.traffic_along.cp == measured.cp);
   CHECK(paper.traffic_along.tp == measured.tp);
   CHECK(paper.world_traffic == measured.world);
+  CHECK(paper.links == measured.links);
+  const Traffic all = paper.traffic();
+  CHECK(paper.links.inner + paper.links.outer == all.total());
   CHECK(paper.start_traffic == measured.start);
   CHECK(paper.check_traffic == measured.check);
 }

@@ -108,6 +108,7 @@ struct RankRecord {
   Size host = 0, disk = 0;                                    ///< bytes of what is offloaded
   Size left = 0;                                              ///< live when the engine is gone
   Traffic replicas{}, node{}, across{}, cp{}, tp{}, world{};  ///< of the first step, without its check of the ranks
+  LinkBytes links{};                                          ///< of the first step
   Traffic start{}, check{};                                   ///< of the engine's construction, and of that check
   bool same_traffic = true;                                   ///< in every later step
   std::uint64_t values_print = 0;                             ///< of the resident values' bits
@@ -327,6 +328,7 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
         record.at_peak = pool.at_peak();
         record.by_category = pool.peak_by_category();
         std::tie(record.replicas, record.node, record.across, record.cp, record.tp, record.world) = std::tuple_cat(now);
+        record.links = world.links();
         record.check = (world.traffic() - record.start).only(Purpose::check);
         pool.reset_peak();
       }

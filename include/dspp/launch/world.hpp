@@ -22,6 +22,13 @@ struct Groups {
   CommunicatorOf<D> across_nodes{};
 };
 
+/// Bytes that a rank reads from ranks of its own node, and from those of other nodes.
+struct LinkBytes {
+  Size inner = 0;
+  Size outer = 0;
+  friend constexpr bool operator==(const LinkBytes&, const LinkBytes&) = default;
+};
+
 /// Policy P fixes the degrees of the model axes; the data degree is the ranks divided by them.
 template <class P>
 class World {
@@ -88,10 +95,34 @@ class World {
       if (axis != Axis::Data || P::cp > 1) sum = sum + groups_.along[axis].traffic();  // else that of the replicas
     return sum;
   }
+  /// The bytes of that, checks of the ranks left out, by link, where nodes have consecutive ranks, as many each. Exact
+  /// where each other rank of a group gives as much, as in the collectives of parameters and gradients.
+  constexpr LinkBytes links() const {
+    LinkBytes sum;
+    add_links(sum, groups_.world, {0, 1, size()});
+    add_links(sum, groups_.replicas, mesh_.replicas(rank_));
+    sum.inner += without_checks(groups_.node_replicas);
+    sum.outer += without_checks(groups_.across_nodes);
+    for (Axis axis : all_axes)
+      if (axis != Axis::Data || P::cp > 1) add_links(sum, groups_.along[axis], mesh_.members(axis, rank_));
+    return sum;
+  }
   constexpr MemoryType& memory() { return *memory_; }
   constexpr std::uint64_t seed() const { return seed_; }
 
  private:
+  static constexpr Size without_checks(const CommunicatorOf<DeviceType>& group) {
+    return group.traffic().without(Purpose::check).total();
+  }
+  constexpr void add_links(LinkBytes& sum, const CommunicatorOf<DeviceType>& group, const AxisGroup& members) const {
+    const Size bytes = without_checks(group);
+    if (members.size == 1 || bytes == 0) return;
+    Size far = 0;
+    for (int i = 0; i < members.size; ++i) far += members[i] / node_.local_size != rank_ / node_.local_size ? 1 : 0;
+    const Size outer = bytes * far / (members.size - 1);
+    sum.outer += outer, sum.inner += bytes - outer;
+  }
+
   Mesh mesh_;
   Coordinates place_;
   NodePlace node_;

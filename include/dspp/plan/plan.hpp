@@ -54,8 +54,9 @@ struct Plan {
   Traffic across_traffic{};          ///< the same over those with one place on every node
   PerAxis<Traffic> traffic_along{};  ///< the same along one axis; Data's is replica_traffic, unless Cp is in it
   Traffic world_traffic{};           ///< the same over all ranks
-  Traffic start_traffic{};           ///< once, when engine and average are constructed: they compare the ranks' facts
-  Traffic check_traffic{};           ///< of one check of the ranks, every `check_ranks` steps from the first on
+  LinkBytes links{};        ///< all of it by link: inside of a node and between nodes, as World::links() has it
+  Traffic start_traffic{};  ///< once, when engine and average are constructed: they compare the ranks' facts
+  Traffic check_traffic{};  ///< of one check of the ranks, every `check_ranks` steps from the first on
   double forward_flops = 0, backward_flops = 0;  ///< of one step, the second with Muon's; multiply and add count two
   Size parameters = 0;                           ///< global elements
   PlanFacts facts{};
@@ -240,6 +241,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   result.across_traffic = world.across_nodes().traffic().without(Purpose::check);
   for (Axis axis : all_axes) result.traffic_along[axis] = world.along(axis).traffic().without(Purpose::check);
   result.world_traffic = world.all().traffic().without(Purpose::check);
+  result.links = world.links();
   result.check_traffic = (world.traffic() - result.start_traffic).only(Purpose::check);
 }
 }  // namespace detail

@@ -112,6 +112,10 @@ inline std::string table_of(const Plan& plan, const EstimateOptions& options) {
   work.add({"parameters of all ranks", std::to_string(plan.parameters)});
   work.add({"operations forward", detail::exact_text(plan.forward_flops)});
   work.add({"operations backward", detail::exact_text(plan.backward_flops)});
+  if (plan.links.outer > 0) {
+    work.add({"bytes read in one step inside of a node", std::to_string(plan.links.inner)});
+    work.add({"bytes read in one step from other nodes", std::to_string(plan.links.outer)});
+  }
   if (plan.start_traffic.total() > 0)
     work.add({"bytes read once, to compare what ranks were given", std::to_string(plan.start_traffic.total())});
   if (plan.check_traffic.total() > 0)
