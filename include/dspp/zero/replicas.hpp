@@ -243,8 +243,9 @@ constexpr Pending<> Replicas<T, D>::gather_quantized(CommunicatorOf<D>& over, Op
   gather.parts = {values.count(), config_.traffic.gather_bits, static_cast<int>(sizeof(Compute<T>))};
   const Size part = gather.parts.bytes(), all = part * over.size();
   gather.received = StorageType(*memory_, all, Category::communication, "quantized values");
-  const Buffer own = byte_range(gather.received, part * over.rank(), part);
-  ops::quantize<T, D>(*memory_, gather.parts, 1, 1, values.data(), static_cast<std::byte*>(own.data));
+  const Size at = part * over.rank();
+  ops::quantize<T, D>(*memory_, gather.parts, 1, 1, values.data(), detail::byte_of<D>(gather.received, at));
+  const Buffer own = byte_range(gather.received, at, part);
   return over.start_all_gather(own, byte_range(gather.received, 0, all), purpose);
 }
 
