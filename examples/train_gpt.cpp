@@ -108,7 +108,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
                   .peak_reserved = world.memory().peak_reserved(),
-                  .host = engine.state().store().host_bytes(),
+                  .host = engine.replicas().host_bytes(),
                   .disk = engine.state().store().disk_bytes(),
                   .traffic = world.traffic() - before - of_saving,
                   .checks = engine.rank_check().count() - checked_before};

@@ -6,6 +6,7 @@ members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradien
   Gradients<ByUse> Shards<Within<Node>> SecondaryShards<Node> GatherAs<Int8> GatherAs<Int4> ReduceAs<Int8> ReduceAs<Int4>
   SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
   AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Offload<Optimizer,Host> Offload<Optimizer,Disk>
+  Offload<Parameters,Host>
   Cpu Cuda'
 
 # take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".

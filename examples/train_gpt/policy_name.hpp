@@ -45,6 +45,7 @@ struct PolicyName {
     if (std::is_same_v<Attention, dspp::AttentionBy<dspp::PlainKernels>>) name += ", AttentionBy<PlainKernels>";
     if (P::optimizer_tier == dspp::Tier::host) name += ", Offload<Optimizer, Host>";
     if (P::optimizer_tier == dspp::Tier::disk) name += ", Offload<Optimizer, Disk>";
+    if (P::parameter_tier == dspp::Tier::host) name += ", Offload<Parameters, Host>";
     if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }

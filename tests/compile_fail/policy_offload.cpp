@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Members of a policy that say where what rests.
 // expected-error {{dspp: Policy needs one Offload<Optimizer, where>, but names several. Keep one.}}
-// expected-error {{dspp: Offload<what, where> takes Optimizer for what, and Host or Disk for where, but got}}
+// expected-error {{dspp: Policy needs one Offload<Parameters, Host>, but names several. Keep one.}}
+// expected-error {{dspp: Offload<what, where> takes Optimizer in Host or Disk, and Parameters in Host, but got}}
 // expected-error {{another. Name one of them.}}
+// expected-error {{dspp: Offload<Parameters, Host> needs parameters that are gathered to be used, but the policy has}}
+// expected-error {{no Zero<3>. Add it, or drop this Offload.}}
 // expected-error {{dspp: Offload<...> needs Cpu, since what other devices keep is not moved to the host yet, but}}
 // expected-error {{the policy has another device. Drop one of them.}}
 #include <dspp/placement/policy.hpp>
@@ -12,9 +15,10 @@ using namespace dspp;
 /// The optimizer's state in two places.
 namespace policy_with_two_offloads {
 #ifdef DSPP_TWIN
-constexpr int degree = Policy<Offload<Optimizer, Disk>>::tp;
+constexpr int degree = Policy<Offload<Optimizer, Disk>, Zero<3>, Offload<Parameters, Host>>::tp;
 #else
-constexpr int degree = Policy<Offload<Optimizer, Disk>, Offload<Optimizer, Host>>::tp;
+constexpr int degree = Policy<Offload<Optimizer, Disk>, Offload<Optimizer, Host>>::tp +
+                       Policy<Zero<3>, Offload<Parameters, Host>, Offload<Parameters, Host>>::tp;
 #endif
 }  // namespace policy_with_two_offloads
 
@@ -23,9 +27,19 @@ namespace policy_with_unknown_offload {
 #ifdef DSPP_TWIN
 constexpr int degree = Policy<Offload<Optimizer, Host>>::tp;
 #else
-constexpr int degree = Policy<Offload<Disk, Optimizer>>::tp + Policy<Offload<Optimizer, Cpu>>::tp;
+constexpr int degree = Policy<Offload<Disk, Optimizer>>::tp + Policy<Offload<Optimizer, Cpu>>::tp +
+                       Policy<Zero<3>, Offload<Parameters, Disk>>::tp;
 #endif
 }  // namespace policy_with_unknown_offload
+
+/// Values that a rank has whole.
+namespace policy_with_offload_of_whole_parameters {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Zero<3>, Offload<Parameters, Host>>::tp;
+#else
+constexpr int degree = Policy<Zero<2>, Offload<Parameters, Host>>::tp;
+#endif
+}  // namespace policy_with_offload_of_whole_parameters
 
 /// A device whose memory is not the host's.
 namespace policy_with_offload_of_another_device {

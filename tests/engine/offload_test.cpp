@@ -65,6 +65,51 @@ void check_stage(Cell cell) {
 
 }  // namespace
 
+namespace {
+
+/// Zero<3> with its slices in the host's memory, beside what `Members` offload or move otherwise, and without.
+template <class O, class P, class... Members>
+void check_parameters(Cell cell) {
+  CAPTURE(cell.ranks);
+  const Folder folder;
+  const std::string path = folder.path.string();
+  cell.offload.folder = path;
+  const auto train = [&]<class Q>(Q) {
+    Trained trained = laws::detail::train_as<Q, Gpt<Policy<P>>, O>(cell);
+    check_run(trained);
+    for (int r = 0; r < cell.ranks; ++r)
+      check_plan(plan_of<Gpt<Q>, O>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+    return trained;
+  };
+  const Trained resident = train(Policy<P, Zero<3>, Members...>{});
+  const Trained offloaded = train(Policy<P, Zero<3>, Offload<Parameters, Host>, Members...>{});
+  check_same_bits(offloaded, resident);
+  for (std::size_t r = 0; r < resident.ranks.size(); ++r) {
+    const RankRecord &there = offloaded.ranks[r], &here = resident.ranks[r];
+    const Size values = here.state[Category::parameters];
+    CHECK(there.state[Category::parameters] == 0);
+    CHECK(there.resident == here.resident - values);
+    const Size gradients = values / offloaded.facts.element * offloaded.facts.gradient;
+    CHECK(there.host == here.host + values + gradients);
+    CHECK(there.by_category[Category::gradients] < here.by_category[Category::gradients]);
+    CHECK(there.values_print == here.values_print);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "slices of parameters and gradients in the host's memory give the bits of the device's, beside other members") {
+  check_parameters<AdamW, F64>({.ranks = 1, .steps = 3});
+  check_parameters<Averaged<AdamW>, F64>({.ranks = 3, .accumulate = 2, .steps = 3});
+  check_parameters<Muon, F64>({.ranks = 2, .steps = 2});
+  check_parameters<AdamW, F64, Offload<Optimizer, Host>>({.ranks = 2, .steps = 2});
+  check_parameters<AdamW, Bf16, Offload<Optimizer, Disk>>({.ranks = 2, .accumulate = 3, .steps = 3});
+  check_parameters<AdamW, F64, SecondaryShards<Node>>({.ranks = 4, .accumulate = 2, .steps = 2, .ranks_per_node = 2});
+  check_parameters<AdamW, F64, Shards<Within<Node>>, GatherAs<Int8>>({.ranks = 4, .steps = 2, .ranks_per_node = 2});
+  check_parameters<AdamW, F64, ReduceAs<Int4>>({.ranks = 3, .accumulate = 2, .steps = 2});
+}
+
 TEST_CASE("f64: the state of every optimizer in the host's memory or on a disk gives the bits of the device's") {
   check_stage<AdamW, 0, F64>({.ranks = 1, .steps = 3});
   check_stage<AdamW, 1, F64>({.ranks = 3, .accumulate = 2, .steps = 3});
@@ -292,9 +337,8 @@ TEST_CASE("outside of steps, too, a refused read is an error on every rank") {
   };
   const Folder saved;
   check("save_weights", true, [&](auto& engine, auto&) { save_weights(engine, (saved.path / "weights").string()); });
-  check("save_hugging_face", true, [&](auto& engine, auto&) {
-    hub::save_hugging_face(engine, (saved.path / "folder").string());
-  });
+  check("save_hugging_face", true,
+        [&](auto& engine, auto&) { hub::save_hugging_face(engine, (saved.path / "folder").string()); });
   check("restart", false, [](auto& engine, auto&) { engine.restart(0); });
   std::atomic<bool> away = false;  // within() has begun: the weights are the averages
   const auto within = [&](auto&, auto& average) {

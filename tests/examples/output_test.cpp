@@ -19,6 +19,7 @@ std::vector<Case> cases() {
           {"tokenize", DSPP_TOKENIZE " --help"},
           {"compare_strategies", DSPP_COMPARE_STRATEGIES},
           {"tiled_linear", DSPP_TILED_LINEAR},
+          {"train_larger_than_memory", DSPP_TRAIN_LARGER},
           {"classify_images", DSPP_CLASSIFY_IMAGES},
           {"match_pairs", DSPP_MATCH_PAIRS},
           {"fill_masks", DSPP_FILL_MASKS " --text text.txt --steps 1"},

@@ -189,7 +189,7 @@ inline constexpr bool takes_average_along = std::is_same_v<O, DrawnOptimizer>;
 template <class P, class O, template <class> class Model>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
   if ((!is_whole<Model> && split.stage != P::zero_stage) || split.tier != Tier::device) return {};
-  if (split.traffic != ReplicaTraffic{}) return {};
+  if (split.traffic != ReplicaTraffic{} || split.offloads_parameters) return {};
   const Coordinates at = world.place();
   const Plan paper = at_stage<P, is_whole<Model>>(split, [&]<class Q>() {
     return plan<Model<Q>>(task.model,
@@ -343,7 +343,10 @@ class Trainee {
   ReplicaConfig replicas() const {
     auto replicas = at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); });
     replicas.traffic = split_.traffic;
-    if (imitates_host<DeviceOf<P>>) replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";
+    if (imitates_host<DeviceOf<P>>) {
+      replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";
+      if (split_.offloads_parameters && split_.stage == 3) replicas.parameters = Tier::host;
+    }
     return replicas;
   }
   EngineConfig config() const {

@@ -180,6 +180,7 @@ struct DrawnSplit {
   Tier tier = Tier::device;                       ///< of the optimizer's state
   int ranks_per_node = 0;                         ///< 0: all
   ReplicaTraffic traffic{};                       ///< of members that change no result but its rounding
+  bool offloads_parameters = false;               ///< under stage 3
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
@@ -257,6 +258,7 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   if (split.ranks_per_node > 0) text += ", ranks a node " + number(split.ranks_per_node);
   if (split.traffic.shards_within_node) text += ", shards within nodes";
   if (split.traffic.secondary_shards) text += ", secondary shards";
+  if (split.offloads_parameters) text += ", parameters on the host";
   text += ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)

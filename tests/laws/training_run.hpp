@@ -339,7 +339,7 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
     }
     record.later_peak = pool.peak();
     const auto& store = engine.state().store();
-    record.host = store.host_bytes(), record.disk = store.disk_bytes();
+    record.host = engine.replicas().host_bytes(), record.disk = store.disk_bytes();
     record.skipped = engine.skipped_steps();
     record.loss_scale = engine.loss_scale();
     average.within([&] { gather_all(world, engine, trained.averages); });

@@ -59,8 +59,13 @@ constexpr bool wide_gradients(Size accumulate) {
 /// The policy's settings for the replicas, as values.
 template <class P>
 constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConfig& config) {
-  return {stage_rule<P::zero_stage>, wide_gradients<P>(sizes.accumulate), config.bucket_bytes, P::optimizer_tier,
-          config.offload, P::replica_traffic};
+  return {stage_rule<P::zero_stage>,
+          wide_gradients<P>(sizes.accumulate),
+          config.bucket_bytes,
+          P::optimizer_tier,
+          config.offload,
+          P::replica_traffic,
+          P::parameter_tier};
 }
 
 }  // namespace dspp::detail

@@ -41,11 +41,12 @@ constexpr void ask_stage_remedies(Engine& engine) {
     constexpr Size state = sizeof(Compute<T>);
     constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
     ParameterBytes all{};
+    const bool resident = engine.replicas().config().parameters == Tier::device;
     for (const auto* unit : engine.units())
       for (const auto* p : unit->parameters()) {
-        all.value += p->count() * static_cast<Size>(sizeof(T));
+        if (resident) all.value += p->count() * static_cast<Size>(sizeof(T));
         if (p->is_frozen()) continue;
-        all.gradient += engine.replicas().gradient_bytes(p->count());
+        if (resident) all.gradient += engine.replicas().gradient_bytes(p->count());
         if (engine.replicas().config().optimizer == Tier::device)
           all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
       }

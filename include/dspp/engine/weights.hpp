@@ -38,8 +38,10 @@ class Weights {
 
   constexpr Weights(World<P>& world, Model model, Size bucket_bytes = 32_MiB)
       : Weights(world, std::move(model),
-                ReplicaConfig{
-                    .rule = stage_rule<P::zero_stage>, .bucket_bytes = bucket_bytes, .traffic = P::replica_traffic}) {
+                ReplicaConfig{.rule = stage_rule<P::zero_stage>,
+                              .bucket_bytes = bucket_bytes,
+                              .traffic = P::replica_traffic,
+                              .parameters = P::parameter_tier}) {
     detail::with_sentence("Weights", [&] {
       require_same_weights(world, model_.inner);
       materialize([](auto&) {});
@@ -48,8 +50,10 @@ class Weights {
   /// For Engine, which materializes, and keeps what choices refer to: only visits the model.
   constexpr Weights(World<P>& world, Model model, const ReplicaConfig& zero, const ParameterChoices& choices = {})
       : world_(world),
+        host_(zero.uses_host()),
         model_(std::move(model)),
-        replicas_(world.memory(), {&world.replicas(), &world.node_replicas(), &world.across_nodes()}, zero),
+        replicas_(world.memory(), host_.memory(), {&world.replicas(), &world.node_replicas(), &world.across_nodes()},
+                  zero),
         context_{.memory = &world.memory(),
                  .along = {.data = &world.data(), .cp = &world.cp(), .tp = &world.tp()},
                  .random = {.key = {world.seed()}},
@@ -133,6 +137,7 @@ class Weights {
 
   World<P>& world_;
   // Declared so that members refer only to earlier ones: operations in flight refer to buckets.
+  HostMemory<D> host_;
   InUnit<Model> model_;
   Inventory<T, D> inventory_;
   Replicas<T, D> replicas_;

@@ -21,6 +21,7 @@ Facts policy_facts() {
       .add("regather inputs", P::regather_inputs)
       .add("attention by", name_of(P::attention_by))
       .add("optimizer's state in", name_of(P::optimizer_tier))
+      .add("parameters in", name_of(P::parameter_tier))
       .add("shards within nodes", P::replica_traffic.shards_within_node)
       .add("secondary shards", P::replica_traffic.secondary_shards)
       .add("bits of gathered elements", P::replica_traffic.gather_bits)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a policy keeps outside of the device's memory, and where: Offload<Optimizer, Disk>.
+/// What a policy keeps outside of the device's memory, and where: Offload<Optimizer, Disk>, Offload<Parameters, Host>.
 #pragma once
 
 #include <string_view>
@@ -25,6 +25,9 @@ constexpr const char* name_of(Tier tier) {
 
 /// An engine's optimizer state: masters and moments.
 struct Optimizer {};
+/// This rank's slices of the values, under Zero<3>, and of the reduced gradients until the step. A unit's whole values
+/// are in the device's memory while it is used, and so are a bucket's gradients until they are reduced.
+struct Parameters {};
 
 /// The host's memory beside the device's Pool, used in place.
 struct Host {
@@ -36,7 +39,8 @@ struct Disk {
   static constexpr Tier tier = Tier::disk;
 };
 
-/// A member of a policy: `What` rests in `Where`. Bits are those of the same policy without it.
+/// A member of a policy, one for each What: Optimizer in Host or Disk, Parameters in Host. It rests there. Bits are
+/// those of the same policy without it.
 ///
 /// Source   Ren et al. 2021, arXiv:2101.06840 (ZeRO-Offload); Rajbhandari et al. 2021, arXiv:2104.07857 (ZeRO-Infinity)
 template <class What, class Where>

@@ -93,6 +93,7 @@ enum class Role {
   inputs,
   attention,
   offload,
+  offload_parameters,
   device,
   unknown
 };
@@ -138,7 +139,8 @@ inline constexpr Role role_of<KeepInputs> = Role::inputs;
 template <class X>
 inline constexpr Role role_of<AttentionBy<X>> = Role::attention;
 template <class What, class Where>
-inline constexpr Role role_of<Offload<What, Where>> = Role::offload;
+inline constexpr Role role_of<Offload<What, Where>> =
+    std::is_same_v<What, Parameters> ? Role::offload_parameters : Role::offload;
 template <Device D>
 inline constexpr Role role_of<D> = Role::device;
 
@@ -177,10 +179,12 @@ struct TierOf {
 };
 template <class What, class Where>
 struct TierOf<Offload<What, Where>> {
-  static constexpr bool known =
-      std::is_same_v<What, Optimizer> && (std::is_same_v<Where, Host> || std::is_same_v<Where, Disk>);
+  static constexpr bool host = std::is_same_v<Where, Host>;
+  static constexpr bool known = std::is_same_v<What, Parameters>
+                                    ? host
+                                    : std::is_same_v<What, Optimizer> && (host || std::is_same_v<Where, Disk>);
   static_assert(known,
-                "dspp: Offload<what, where> takes Optimizer for what, and Host or Disk for where, but got another. "
+                "dspp: Offload<what, where> takes Optimizer in Host or Disk, and Parameters in Host, but got another. "
                 "Name one of them.");
   static constexpr Tier tier = std::conditional_t<known, Where, Host>::tier;
 };
@@ -238,6 +242,7 @@ struct Strategy {
   using Inputs = detail::pick<detail::Role::inputs, KeepInputs, Members...>;
   using Attention = detail::pick<detail::Role::attention, AttentionBy<Fastest>, Members...>;
   using OffloadChoice = detail::pick<detail::Role::offload, detail::Resident, Members...>;
+  using ParameterOffloadChoice = detail::pick<detail::Role::offload_parameters, detail::Resident, Members...>;
   using DeviceType = detail::pick<detail::Role::device, Cpu, Members...>;
 
   using Element = typename Precision::Element;
@@ -249,6 +254,7 @@ struct Strategy {
   static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
   static constexpr AttentionKernels attention_by = detail::KernelsOf<Attention>::type::attention;
   static constexpr Tier optimizer_tier = detail::TierOf<OffloadChoice>::tier;
+  static constexpr Tier parameter_tier = detail::TierOf<ParameterOffloadChoice>::tier;
   static constexpr ReplicaTraffic replica_traffic{
       .shards_within_node = !std::is_same_v<ShardsChoice, detail::ShardsOverReplicas>,
       .secondary_shards = !std::is_same_v<SecondaryChoice, detail::NoSecondaryShards>,
@@ -289,6 +295,7 @@ struct States {
   using Gather = typename S::GatherChoice;
   using Reduce = typename S::ReduceChoice;
   using Offloaded = typename S::OffloadChoice;
+  using OffloadedParameters = typename S::ParameterOffloadChoice;
 };
 /// The canonical form of S, on another device, with the states of another.
 template <class S, Device D, class Of = States<S>>
@@ -300,7 +307,7 @@ using strategy_of = typename Shortest<
     Choice<Defaults::ContextAxis, typename S::ContextAxis>, Choice<Defaults::ExpertAxis, typename S::ExpertAxis>,
     Choice<Defaults::Sequence, typename S::Sequence>, Choice<Defaults::Inputs, typename S::Inputs>,
     Choice<Defaults::Attention, typename S::Attention>, Choice<Defaults::OffloadChoice, typename Of::Offloaded>,
-    Choice<Defaults::DeviceType, D>>::type;
+    Choice<Defaults::ParameterOffloadChoice, typename Of::OffloadedParameters>, Choice<Defaults::DeviceType, D>>::type;
 /// Plans take those as values, so that strategies that differ only in them share one model on paper.
 template <class S, Device D>
 using strategy_on_paper = strategy_of<S, D, States<Defaults>>;
@@ -349,6 +356,8 @@ struct Canonical {
                 "dspp: Policy needs one AttentionBy<...>, but names several. Keep one.");
   static_assert(times_named<Role::offload, M...> <= 1,
                 "dspp: Policy needs one Offload<Optimizer, where>, but names several. Keep one.");
+  static_assert(times_named<Role::offload_parameters, M...> <= 1,
+                "dspp: Policy needs one Offload<Parameters, Host>, but names several. Keep one.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
   using Given = Strategy<M...>;
@@ -356,7 +365,8 @@ struct Canonical {
   using Sequence = typename Given::Sequence;
   static_assert(sizeof(typename Given::PipelineAxis) * sizeof(typename Given::ContextAxis) *
                     sizeof(typename Given::ExpertAxis) * sizeof(typename Given::ZeroStage) *
-                    sizeof(KernelsOf<typename Given::Attention>) * sizeof(TierOf<typename Given::OffloadChoice>) >
+                    sizeof(KernelsOf<typename Given::Attention>) * sizeof(TierOf<typename Given::OffloadChoice>) *
+                    sizeof(TierOf<typename Given::ParameterOffloadChoice>) >
                 0);  // each checks its argument
 
   static_assert(
@@ -397,7 +407,11 @@ struct Canonical {
                 "dspp: ReduceAs<...> needs shards over all nodes, but the policy has Shards<Within<Node>>, which adds "
                 "slices across nodes in full precision. Drop one of them.");
 
-  static_assert(Given::optimizer_tier == Tier::device || imitates_host<typename Given::DeviceType>,
+  static_assert(Given::parameter_tier == Tier::device || Given::zero_stage == 3,
+                "dspp: Offload<Parameters, Host> needs parameters that are gathered to be used, but the policy has no "
+                "Zero<3>. Add it, or drop this Offload.");
+  static_assert((Given::optimizer_tier == Tier::device && Given::parameter_tier == Tier::device) ||
+                    imitates_host<typename Given::DeviceType>,
                 "dspp: Offload<...> needs Cpu, since what other devices keep is not moved to the host yet, but the "
                 "policy has another device. Drop one of them.");
 

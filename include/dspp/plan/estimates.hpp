@@ -78,7 +78,8 @@ struct EstimateOptions {
   double additional_buffer_factor = 1.5;
 };
 
-/// True if DeepSpeed has an estimate for the plan's stage: for 2 and 3.
+/// True if DeepSpeed has an estimate for the plan: for stages 2 and 3, of offloaded parameters beside an offloaded
+/// optimizer.
 constexpr bool has_deepspeed_estimate(const Plan& plan);
 /// DeepSpeed's estimate for the plan's model, stage, offload and number of GPUs, with zero_init, as dspp constructs
 /// models. The largest parameter is taken for the largest layer, which may have a bias more. DeepSpeed's formulas do
@@ -188,7 +189,9 @@ constexpr void check_nodes(const PlanFacts& facts, const EstimateOptions& option
 }  // namespace detail
 
 constexpr bool has_deepspeed_estimate(const Plan& plan) {
-  return plan.facts.zero_stage >= 2;
+  const PlanFacts& facts = plan.facts;
+  const bool knows = facts.parameter_tier == Tier::device || facts.optimizer_tier != Tier::device;
+  return facts.zero_stage >= 2 && knows;
 }
 
 constexpr EstimatedBytes deepspeed_estimate(const Plan& plan, const EstimateOptions& options) {
@@ -200,13 +203,15 @@ constexpr EstimatedBytes deepspeed_estimate(const Plan& plan, const EstimateOpti
   // clang-format on
   detail::check_nodes(plan.facts, options);
   const int nodes = facts.shards < facts.replicas ? 1 : options.nodes;  // each node is as one that is alone
-  const DeepSpeedEstimate estimate{
-      .parameters = facts.rank_parameters,
-      .largest_layer = facts.largest_parameter,
-      .gpus_per_node = facts.shards / nodes,
-      .nodes = nodes,
-      .offload = facts.optimizer_tier == Tier::device ? EstimatedOffload::nothing : EstimatedOffload::optimizer,
-      .additional_buffer_factor = options.additional_buffer_factor};
+  const DeepSpeedEstimate estimate{.parameters = facts.rank_parameters,
+                                   .largest_layer = facts.largest_parameter,
+                                   .gpus_per_node = facts.shards / nodes,
+                                   .nodes = nodes,
+                                   .offload = facts.optimizer_tier == Tier::device ? EstimatedOffload::nothing
+                                              : facts.parameter_tier == Tier::device
+                                                  ? EstimatedOffload::optimizer
+                                                  : EstimatedOffload::optimizer_and_parameters,
+                                   .additional_buffer_factor = options.additional_buffer_factor};
   const EstimatedBytes bytes = facts.zero_stage == 3 ? estimate.zero3() : estimate.zero2();
   return {bytes.device, detail::estimated(static_cast<double>(bytes.host) * parts)};
 }

@@ -36,6 +36,7 @@ struct PlanFacts {
   int zero_stage = 0;
   ElementType values = ElementType::f32;
   Tier optimizer_tier = Tier::device;
+  Tier parameter_tier = Tier::device;
   Size rank_parameters = 0;    ///< elements of one rank's part of the model, with the padding of Tp
   Size largest_parameter = 0;  ///< elements of the largest of its parameters, of tiled ones those of a tile
 };
@@ -234,7 +235,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
     }
   }
   const auto& store = engine.state().store();
-  result.host = store.host_bytes();
+  result.host = engine.replicas().host_bytes();
   result.disk = store.disk_bytes();
   result.replica_traffic = world.replicas().traffic().without(Purpose::check);
   if (world.nodes() > 1) result.node_traffic = world.node_replicas().traffic().without(Purpose::check);
@@ -268,7 +269,8 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
                   .replicas = replicas.size,
                   .zero_stage = Model::policy::zero_stage,
                   .values = element_type<typename P::Element>,
-                  .optimizer_tier = Model::policy::optimizer_tier};
+                  .optimizer_tier = Model::policy::optimizer_tier,
+                  .parameter_tier = Model::policy::parameter_tier};
   Ledger ledger;
   {
     Groups<D> groups{Recorder<>(rank, mesh.world_size(), options.sum_order),

@@ -23,6 +23,27 @@ struct ReplicaConfig {
   Tier optimizer = Tier::device;  ///< where the optimizer's state rests
   OffloadConfig offload{};
   ReplicaTraffic traffic{};
+  Tier parameters = Tier::device;  ///< where slices of values and reduced gradients rest, if values are split
+
+  constexpr bool uses_host() const { return optimizer == Tier::host || parameters == Tier::host; }
+};
+
+/// The host's memory beside the device's, for what rests there. Outlives what is in it.
+template <Device D>
+class HostMemory {
+ public:
+  constexpr explicit HostMemory(bool is_used) {
+    if constexpr (std::is_default_constructible_v<Memory<D>>)
+      if (is_used) memory_ = new Memory<D>();
+  }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  constexpr ~HostMemory() { delete memory_; }
+  /// Null if it is not used.
+  constexpr Memory<D>* memory() const { return memory_; }
+
+ private:
+  Memory<D>* memory_ = nullptr;
 };
 
 /// The communicators of a model's replicas: of all, and by node (comm/rank_groups.hpp).
@@ -43,13 +64,20 @@ class Replicas {
 
   constexpr Replicas(Memory<D>& memory, CommunicatorOf<D>& group, const ReplicaConfig& config)
       : memory_(&memory), groups_{&group}, config_(config) {}
+  /// `host`: if the configuration uses it; it must outlive the buckets.
+  ///
   /// Throws   Error(placement) if the configuration needs nodes, and they do not divide the replicas
-  constexpr Replicas(Memory<D>& memory, const ReplicaGroups<D>& groups, const ReplicaConfig& config);
+  constexpr Replicas(Memory<D>& memory, Memory<D>* host, const ReplicaGroups<D>& groups, const ReplicaConfig& config);
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
   constexpr ~Replicas() { abandon(); }
 
   constexpr Memory<D>& memory() const { return *memory_; }
+  /// For what rests in the host's memory; null if nothing does. The most bytes that were there.
+  constexpr Memory<D>* host_memory() const { return host_; }
+  constexpr Size host_bytes() const { return host_ ? host_->peak() : 0; }
+  /// For slices of values and of reduced gradients, where values are split.
+  constexpr Memory<D>& resting_memory() const { return config_.parameters == Tier::host ? *host_ : *memory_; }
   /// All replicas, and those over which what the stage shards is cut.
   constexpr CommunicatorOf<D>& group() const { return *groups_.all; }
   constexpr CommunicatorOf<D>& shards() const { return shards_within_node() ? *groups_.on_node : *groups_.all; }
@@ -187,6 +215,7 @@ class Replicas {
   constexpr void check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum);
 
   Memory<D>* memory_;
+  Memory<D>* host_ = nullptr;
   ReplicaGroups<D> groups_;
   ReplicaConfig config_;
   List<Operation> in_flight_;
@@ -200,8 +229,9 @@ class Replicas {
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <class T, Device D>
-constexpr Replicas<T, D>::Replicas(Memory<D>& memory, const ReplicaGroups<D>& groups, const ReplicaConfig& config)
-    : memory_(&memory), groups_(groups), config_(config) {
+constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const ReplicaGroups<D>& groups,
+                                   const ReplicaConfig& config)
+    : memory_(&memory), host_(host), groups_(groups), config_(config) {
   const bool fits = groups.on_node->size() * groups.across_nodes->size() == groups.all->size();
   // clang-format off
   require(fits || !config.traffic.needs_nodes(), "dspp: Shards<Within<Node>>, SecondaryShards and ReduceAs need as many ranks on each node, in a row, but they differ. Start as many.",
@@ -302,8 +332,8 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   b.sum = {};
   const Size elements = owned(b).count();
   const bool first = !b.reduced;
-  StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
-                  "reduced gradients");
+  StorageType sum(first ? resting_memory() : *memory_, gradient_bytes(elements),
+                  first ? Category::gradients : Category::communication, "reduced gradients");
   auto pending = shards().start_reduce_scatter(whole, gradient_buffer(sum, elements), purpose);
   StorageType summand;  // no conditional expression: g++ 12 frees its temporary twice in constant expressions
   (first ? b.reduced : summand) = std::move(sum);
@@ -329,8 +359,8 @@ constexpr void Replicas<T, D>::start_quantized_reduce(BucketType& b, PurposeAt p
   });
   b.gradient.release();
   const bool first = !b.reduced;
-  StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
-                  "reduced gradients");
+  StorageType sum(first ? resting_memory() : *memory_, gradient_bytes(elements),
+                  first ? Category::gradients : Category::communication, "reduced gradients");
   (first ? b.reduced : reduce.summand) = std::move(sum);
   reduce.received = StorageType(*memory_, all, Category::communication, "quantized gradients");
   auto& over = reduces_twice() ? *groups_.on_node : group();

@@ -49,7 +49,8 @@ class ShardedState {
   using State = Compute<T>;
 
   constexpr explicit ShardedState(Replicas<T, D>& replicas)
-      : replicas_(&replicas), store_(replicas.memory(), replicas.config().optimizer, replicas.config().offload) {}
+      : replicas_(&replicas),
+        store_(replicas.memory(), replicas.host_memory(), replicas.config().optimizer, replicas.config().offload) {}
 
   /// Allocates the optimizer state of a bucket, none of a frozen one, in order of their numbers; masters
   /// start as the model's initial values.

@@ -45,8 +45,9 @@ class StateStore {
  public:
   static constexpr int windows = 3;
 
-  constexpr StateStore(Memory<D>& memory, Tier tier, const OffloadConfig& config) : memory_(&memory), tier_(tier) {
-    if (tier == Tier::host) make_host_memory();
+  /// `host`: the host's memory, for Tier::host.
+  constexpr StateStore(Memory<D>& memory, Memory<D>* host, Tier tier, const OffloadConfig& config)
+      : memory_(&memory), host_(tier == Tier::host ? host : nullptr), tier_(tier) {
     if (tier != Tier::disk || __builtin_is_constant_evaluated()) return;
     folder_.get_or_make() = config.folder;
     calls_ = config.calls;
@@ -55,13 +56,10 @@ class StateStore {
   StateStore& operator=(const StateStore&) = delete;
   constexpr ~StateStore() {
     for (Window& window : windows_) release(window);
-    buckets_.free();
-    delete host_;
   }
 
   constexpr Tier tier() const { return tier_; }
-  /// The most bytes in the host's memory, and those of the file.
-  constexpr Size host_bytes() const { return host_ ? host_->peak() : 0; }
+  /// The bytes of the file.
   constexpr Size disk_bytes() const { return end_; }
 
   /// Allocates the state of `elements` elements, zeroed.
@@ -161,9 +159,6 @@ class StateStore {
     io::Transfer transfer{};
   };
 
-  constexpr void make_host_memory() {
-    if constexpr (std::is_default_constructible_v<Memory<D>>) host_ = new Memory<D>();
-  }
   constexpr OptimizerState<State, D> zeroed(Memory<D>& memory, const Contents& contents) {
     OptimizerState<State, D> own;
     const Shape<1> extent{{contents.elements}};
@@ -294,7 +289,7 @@ class StateStore {
   }
 
   Memory<D>* memory_;
-  Memory<D>* host_ = nullptr;
+  Memory<D>* host_;
   Tier tier_;
   List<OptimizerState<State, D>> buckets_;  ///< in memory
   List<Place> places_;                      ///< on disk

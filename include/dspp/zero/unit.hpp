@@ -177,7 +177,8 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
     BucketType& b = buckets_[i];
     b.number = replicas.number_of_new_bucket();
     const Size resident = values_are_split_ ? replicas.owned(b).count() : b.count;
-    b.values = Tensor<T, 1, D>::zeros(Shape<1>{{resident}}, replicas.memory(), Category::parameters, "parameters");
+    b.values =
+        Tensor<T, 1, D>::zeros(Shape<1>{{resident}}, replicas.resting_memory(), Category::parameters, "parameters");
     if (!values_are_split_) this->values[i] = b.values.storage();
   }
 }
