@@ -6,7 +6,7 @@ members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradien
   Gradients<ByUse> Shards<Within<Node>> SecondaryShards<Node> GatherAs<Int8> GatherAs<Int4> ReduceAs<Int8> ReduceAs<Int4>
   SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
   AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Offload<Optimizer,Host> Offload<Optimizer,Disk>
-  Offload<Parameters,Host>
+  Offload<Parameters,Host> Offload<Activations,Host> PartitionActivations
   Cpu Cuda'
 
 # take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".
@@ -54,7 +54,7 @@ offload_by_policy() {
   [ -n "$policy" ] || policy=$(sed -n 's/^using TrainPolicy = \(Policy<.*>\);$/\1/p' "$root/examples/train_gpt.cpp")
   case $policy in
     '') refuse "--offload $1 needs the policy that it is added to, but examples/train_gpt.cpp has none on one line. Give it by --policy." ;;
-    *Offload*) refuse "--offload $1 needs a policy that offloads nothing itself, but $policy does. Leave one of them out." ;;
+    *Offload\<Optimizer*) refuse "--offload $1 needs a policy that does not offload the optimizer itself, but $policy does. Leave one of them out." ;;
     'Policy<>') policy="Policy<$offload>" ;;
     *) policy="${policy%>}, $offload>" ;;
   esac

@@ -46,6 +46,8 @@ struct PolicyName {
     if (P::optimizer_tier == dspp::Tier::host) name += ", Offload<Optimizer, Host>";
     if (P::optimizer_tier == dspp::Tier::disk) name += ", Offload<Optimizer, Disk>";
     if (P::parameter_tier == dspp::Tier::host) name += ", Offload<Parameters, Host>";
+    if (P::activation_tier == dspp::Tier::host) name += ", Offload<Activations, Host>";
+    if (P::partitions_activations) name += ", PartitionActivations";
     if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }

@@ -8,6 +8,7 @@
 #include <dspp/autograd/finite_probe.hpp>
 #include <dspp/autograd/gelu.hpp>
 #include <dspp/autograd/integers.hpp>
+#include <dspp/autograd/kept_input.hpp>
 #include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/move.hpp>
 #include <dspp/autograd/operators.hpp>

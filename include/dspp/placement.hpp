@@ -10,5 +10,7 @@
 #include <dspp/placement/placed.hpp>
 #include <dspp/placement/offload.hpp>
 #include <dspp/placement/policy.hpp>
+#include <dspp/placement/policy_members.hpp>
+#include <dspp/placement/replica_traffic.hpp>
 #include <dspp/placement/rules.hpp>
 #include <dspp/placement/state.hpp>

@@ -2,8 +2,8 @@
 /// Unknown, doubled and contradictory members of a policy.
 // expected-error {{dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>,}}
 // expected-error {{SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Tp<n>, Pp<n>, Cp<n>, Ep<n>,}}
-// expected-error {{SequenceParallel, RegatherInputs, AttentionBy<kernels>, Offload<what, where>, Cpu, Cuda and Meta,}}
-// expected-error {{but one of its members is none of these. Drop it.}}
+// expected-error {{SequenceParallel, RegatherInputs, AttentionBy<kernels>, Offload<what, where>,}}
+// expected-error {{PartitionActivations, Cpu, Cuda and Meta, but one of its members is none of these. Drop it.}}
 // expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one precision, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Tp<n>, but names several. Keep one.}}

@@ -2,8 +2,12 @@
 /// Members of a policy that say where what rests.
 // expected-error {{dspp: Policy needs one Offload<Optimizer, where>, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Offload<Parameters, Host>, but names several. Keep one.}}
-// expected-error {{dspp: Offload<what, where> takes Optimizer in Host or Disk, and Parameters in Host, but got}}
-// expected-error {{another. Name one of them.}}
+// expected-error {{dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names}}
+// expected-error {{several. Keep one.}}
+// expected-error {{dspp: PartitionActivations needs ranks of Tp that keep the same, but the policy has no Tp, or}}
+// expected-error {{splits the sequence over it by SequenceParallel. Drop one of them.}}
+// expected-error {{dspp: Offload<what, where> takes Optimizer in Host or Disk, and Parameters and Activations in}}
+// expected-error {{Host, but got another. Name one of them.}}
 // expected-error {{dspp: Offload<Parameters, Host> needs parameters that are gathered to be used, but the policy has}}
 // expected-error {{no Zero<3>. Add it, or drop this Offload.}}
 // expected-error {{dspp: Offload<...> needs Cpu, since what other devices keep is not moved to the host yet, but}}
@@ -18,7 +22,9 @@ namespace policy_with_two_offloads {
 constexpr int degree = Policy<Offload<Optimizer, Disk>, Zero<3>, Offload<Parameters, Host>>::tp;
 #else
 constexpr int degree = Policy<Offload<Optimizer, Disk>, Offload<Optimizer, Host>>::tp +
-                       Policy<Zero<3>, Offload<Parameters, Host>, Offload<Parameters, Host>>::tp;
+                       Policy<Zero<3>, Offload<Parameters, Host>, Offload<Parameters, Host>>::tp +
+                       Policy<Offload<Activations, Host>, Offload<Activations, Host>>::tp +
+                       Policy<Tp<2>, PartitionActivations, PartitionActivations>::tp;
 #endif
 }  // namespace policy_with_two_offloads
 
@@ -28,7 +34,7 @@ namespace policy_with_unknown_offload {
 constexpr int degree = Policy<Offload<Optimizer, Host>>::tp;
 #else
 constexpr int degree = Policy<Offload<Disk, Optimizer>>::tp + Policy<Offload<Optimizer, Cpu>>::tp +
-                       Policy<Zero<3>, Offload<Parameters, Disk>>::tp;
+                       Policy<Zero<3>, Offload<Parameters, Disk>>::tp + Policy<Offload<Activations, Disk>>::tp;
 #endif
 }  // namespace policy_with_unknown_offload
 
@@ -52,3 +58,12 @@ constexpr int degree = Policy<Other, Bf16>::tp;
 constexpr int degree = Policy<Other, Offload<Optimizer, Host>>::tp;
 #endif
 }  // namespace policy_with_offload_of_another_device
+
+/// Ranks of Tp that keep nothing in common.
+namespace policy_with_partitioned_activations {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Tp<2>, PartitionActivations, Offload<Activations, Host>>::tp;
+#else
+constexpr int degree = Policy<PartitionActivations>::tp + Policy<Tp<2>, SequenceParallel, PartitionActivations>::tp;
+#endif
+}  // namespace policy_with_partitioned_activations

@@ -73,6 +73,58 @@ using SmallLlama = Llama<P...>;
 
 }  // namespace
 
+namespace {
+
+/// M in three segments under P and under Q, which differs in where inputs are kept. `saved`: of the bytes of an input
+/// what the device no longer keeps.
+template <template <class> class M, class P, class Q, class... More>
+void check_kept(const Cell& given, double saved) {
+  Cell cell = given;
+  cell.layers = layers, cell.segments = 3;
+  CAPTURE(cell.ranks);
+  const auto train = [&]<class X>(X) {
+    Trained trained = laws::detail::train_as<X, M<Policy<F64, More...>>, AdamW>(cell);
+    check_run(trained);
+    for (int r = 0; r < cell.ranks; ++r)
+      check_plan(plan_of<M<X>>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+    return trained;
+  };
+  const Trained here = train(P{}), there = train(Q{});
+  check_same_bits(there, here);
+  const Size inputs = 2, tp = here.facts.tp;
+  const Size elements = cell.samples / cell.accumulate / (cell.ranks / tp) * cell.sequence * 24;
+  const Size own = here.facts.sequence_parallel ? elements / tp : elements;
+  for (std::size_t r = 0; r < here.ranks.size(); ++r) {
+    CAPTURE(r);
+    const bool on_host = std::is_same_v<typename Q::ActivationOffloadChoice, Offload<Activations, Host>>;
+    const Size part = Q::partitions_activations ? (own + tp - 1) / tp : own;
+    const Size on_host_now = on_host ? inputs * round_up(part * 8, Size{64}) : 0;
+    if (Q::parameter_tier == Tier::device) CHECK(there.ranks[r].host == on_host_now);
+    CHECK(there.ranks[r].host >= on_host_now);
+    const auto over_tp = [&](const Trained& trained) { return trained.ranks[r].tp.bytes(Purpose::activation); };
+    CHECK(over_tp(there) - over_tp(here) ==
+          (Q::partitions_activations ? cell.accumulate * inputs * part * 8 * (tp - 1) : 0));
+    const Size before = here.ranks[r].by_category[Category::activations];
+    const Size now = there.ranks[r].by_category[Category::activations];
+    CHECK(now < before);
+    CHECK(static_cast<double>(before - now) <= saved * static_cast<double>(inputs * own * 8) + 64);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("inputs that blocks keep in the host's memory or in parts over Tp change no bit, and cost what is planned") {
+  using OnHost = Offload<Activations, Host>;
+  check_kept<Gpt, Policy<F64>, Policy<F64, OnHost>>({.ranks = 1, .accumulate = 2, .steps = 2, .dropout = 0.1}, 1);
+  check_kept<Gpt, Policy<F64, Zero<3>>, Policy<F64, Zero<3>, OnHost, Offload<Parameters, Host>>>(
+      {.ranks = 2, .steps = 2}, 1);
+  check_kept<Gpt, Policy<F64, Tp<2>>, Policy<F64, Tp<2>, PartitionActivations>, Tp<2>>({.ranks = 2, .steps = 2}, 0.5);
+  check_kept<Gpt, Policy<F64, Tp<2>>, Policy<F64, Tp<2>, PartitionActivations, OnHost>, Tp<2>>(
+      {.ranks = 4, .accumulate = 2, .steps = 2}, 1);
+  check_kept<Gpt, Policy<F64, Tp<2>, SequenceParallel>, Policy<F64, Tp<2>, SequenceParallel, OnHost>, Tp<2>,
+             SequenceParallel>({.ranks = 2, .steps = 2}, 1);
+}
+
 TEST_CASE("segments train to the bits of one, at the planned cost, under every stage") {
   check_segments<SmallGpt, 0, F64>({.ranks = 1, .steps = 2});
   check_segments<SmallGpt, 1, F64>({.ranks = 2, .accumulate = 2, .steps = 2});

@@ -187,6 +187,8 @@ std::string pair_fault(const Drawn& drawn, const RandomOutcome& alone) {
   other.split.ranks_per_node = drawn.split.ranks_per_node;
   if (other.split.stage > 0) other.split.traffic = drawn.split.traffic;
   other.split.offloads_parameters = drawn.split.offloads_parameters;
+  other.split.offloads_activations = drawn.split.offloads_activations;
+  other.split.partitions_activations = drawn.split.partitions_activations;
   if (other.task.ignored > 0 || other.task.weighed)
     other.task.model.auxiliary = Auxiliary::none, other.task.model.auxiliary_alone = false;
   const auto both = RandomRunner<P, O>::run({drawn, other});
@@ -306,6 +308,9 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.split.nonfinite != NonFiniteKind::none)
       smaller |= keep_if_it_fails([](Drawn& d) { d.split.nonfinite = NonFiniteKind::none; });
     if (drawn.split.stage > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.split.stage = 0, d.split.traffic = {}; });
+    if (drawn.split.offloads_activations || drawn.split.partitions_activations)
+      smaller |=
+          keep_if_it_fails([](Drawn& d) { d.split.offloads_activations = d.split.partitions_activations = false; });
     if (drawn.split.offloads_parameters)
       smaller |= keep_if_it_fails([](Drawn& d) { d.split.offloads_parameters = false; });
     if (drawn.split.traffic != ReplicaTraffic{}) smaller |= keep_if_it_fails([](Drawn& d) { d.split.traffic = {}; });
@@ -382,6 +387,7 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
     drawn.split.tier = static_cast<Tier>(seed % 3);  // no throw of the dice: seeds keep what they draw
     draw_nodes(drawn.split, seed, P::cp, P::tp);
     drawn.split.offloads_parameters = seed % 5 < 2;
+    drawn.split.offloads_activations = seed % 7 < 3, drawn.split.partitions_activations = seed % 7 % 2 == 0;
     const auto told = [&](const Drawn& d) {
       try {
         return fault_of(d);

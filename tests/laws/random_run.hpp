@@ -44,7 +44,7 @@ struct Stretch {
 };
 
 /// Trains under policy P on `split.data` times Cp times Tp ranks, with the split's ZeRO stage. Models with a batch of
-/// their own take no checkpoints, and plans are compared for the policy's stage alone: each is another compilation.
+/// their own take no checkpoints, which are another compilation.
 template <class P, class O = DrawnOptimizer, template <class> class Model = RandomModel>
 struct RandomRunner {
   static RandomOutcome run(const DrawnTask& task, const DrawnSplit& split, const Stretch& stretch = {}) {
@@ -163,22 +163,18 @@ struct WithStage<S<Z, Members...>, Stage> {
   using type = S<Zero<Stage>, Members...>;
 };
 
-/// f.template operator()<Q>() with P under the split's stage; unless `all`, with P.
-template <class P, bool all = true, class F>
+/// f.template operator()<Q>() with P under the split's stage.
+template <class P, class F>
 auto at_stage(const DrawnSplit& split, F f) {
-  if constexpr (!all) {
-    return f.template operator()<P>();
-  } else {
-    switch (split.stage) {
-      case 0: return f.template operator()<typename WithStage<P, 0>::type>();
-      case 1: return f.template operator()<typename WithStage<P, 1>::type>();
-      case 2: return f.template operator()<typename WithStage<P, 2>::type>();
-      default: return f.template operator()<typename WithStage<P, 3>::type>();
-    }
+  switch (split.stage) {
+    case 0: return f.template operator()<typename WithStage<P, 0>::type>();
+    case 1: return f.template operator()<typename WithStage<P, 1>::type>();
+    case 2: return f.template operator()<typename WithStage<P, 2>::type>();
+    default: return f.template operator()<typename WithStage<P, 3>::type>();
   }
 }
 
-/// Whether runs of a model compare plans of all stages and take checkpoints.
+/// Whether runs of a model take checkpoints.
 template <template <class> class Model>
 inline constexpr bool is_whole = std::is_same_v<Model<Policy<F64>>, RandomModel<Policy<F64>>>;
 
@@ -187,21 +183,18 @@ template <class O>
 inline constexpr bool takes_average_along = std::is_same_v<O, DrawnOptimizer>;
 
 template <class P, class O, template <class> class Model>
-std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
-  if ((!is_whole<Model> && split.stage != P::zero_stage) || split.tier != Tier::device) return {};
-  if (split.traffic != ReplicaTraffic{} || split.offloads_parameters) return {};
-  const Coordinates at = world.place();
-  const Plan paper = at_stage<P, is_whole<Model>>(split, [&]<class Q>() {
-    return plan<Model<Q>>(task.model,
-                          {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
-                          {.data = split.data,
-                           .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-                           .target_weights = task.weighed,
-                           .sum_order = split.order,
-                           .groups = groups_of<O>(task),
-                           .rank = at},
-                          optimizer_of<O>(task));
-  });
+std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split,
+                              const ReplicaConfig& zero, Size peak) {
+  const Plan paper = dspp::detail::plan_with<Model<P>>(
+      task.model, {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
+      {.data = split.data,
+       .ranks_per_node = split.ranks_per_node,
+       .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+       .target_weights = task.weighed,
+       .sum_order = split.order,
+       .groups = groups_of<O>(task),
+       .rank = world.place()},
+      optimizer_of<O>(task), zero);
   const auto differ = [&](const char* what, auto planned, auto measured) {
     return planned == measured ? std::string()
                                : std::string(what) + " on rank " + std::to_string(world.rank()) + ": planned " +
@@ -211,6 +204,9 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
   const Size checks = (world.traffic() - paper.start_traffic).only(Purpose::check).total();
   return differ("check traffic", paper.check_traffic.total(), checks) + differ("peak bytes", paper.peak, peak) +
          differ("replica traffic", paper.replica_traffic.total(), measured(world.replicas())) +
+         differ("a node's traffic", paper.node_traffic.total(),
+                world.nodes() > 1 ? measured(world.node_replicas()) : 0) +
+         differ("traffic across nodes", paper.across_traffic.total(), measured(world.across_nodes())) +
          differ("Cp traffic", paper.traffic_along.cp.total(), measured(world.cp())) +
          differ("Tp traffic", paper.traffic_along.tp.total(), measured(world.tp())) +
          differ("world traffic", paper.world_traffic.total(), measured(world.all()));
@@ -274,7 +270,10 @@ class Trainee {
   }
   /// After the first step of a world without other trainees.
   void compare_with_plan() {
-    if (split_.even()) fault_ += detail::compare_with_plan<P, O, Model>(world_, task_, split_, world_.memory().peak());
+    if (split_.even()) {
+      const Size peak = world_.memory().peak();
+      fault_ += detail::compare_with_plan<P, O, Model>(world_, task_, split_, replicas(), peak);
+    }
   }
   /// The loss of the step's samples: in the micro-batches of training, or, in every second step, one batch a rank, of
   /// equal shares of all.
@@ -343,9 +342,11 @@ class Trainee {
   ReplicaConfig replicas() const {
     auto replicas = at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); });
     replicas.traffic = split_.traffic;
+    replicas.partitions_activations = split_.partitions_activations && P::tp > 1 && !P::sequence_parallel;
     if (imitates_host<DeviceOf<P>>) {
       replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";
       if (split_.offloads_parameters && split_.stage == 3) replicas.parameters = Tier::host;
+      if (split_.offloads_activations) replicas.activations = Tier::host;
     }
     return replicas;
   }

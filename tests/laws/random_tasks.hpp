@@ -181,6 +181,8 @@ struct DrawnSplit {
   int ranks_per_node = 0;                         ///< 0: all
   ReplicaTraffic traffic{};                       ///< of members that change no result but its rounding
   bool offloads_parameters = false;               ///< under stage 3
+  bool offloads_activations = false;              ///< what is kept where parts run again
+  bool partitions_activations = false;            ///< the same, over Tp without sequences
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
@@ -259,6 +261,8 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   if (split.traffic.shards_within_node) text += ", shards within nodes";
   if (split.traffic.secondary_shards) text += ", secondary shards";
   if (split.offloads_parameters) text += ", parameters on the host";
+  if (split.offloads_activations) text += ", activations on the host";
+  if (split.partitions_activations) text += ", activations in parts";
   text += ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)

@@ -151,6 +151,7 @@ TEST_CASE("a plan's bytes are printed beside both estimates") {
   plan.host = 1000;
   plan.facts = {.ranks = 16,
                 .replicas = 8,
+                .shards = 8,
                 .zero_stage = 3,
                 .values = ElementType::bf16,
                 .optimizer_tier = Tier::host,
@@ -207,8 +208,8 @@ TEST_CASE("an estimate that a plan does not have is an error") {
   Plan plan;
   plan.facts.zero_stage = 1;
   CHECK(sentence_of([&] { deepspeed_estimate(plan); }) ==
-        "dspp: deepspeed_estimate needs a plan of ZeRO stage 2 or 3, but got another (stage 1). Ask "
-        "has_deepspeed_estimate(plan) before.");
+        "dspp: deepspeed_estimate needs a plan of ZeRO stage 2 or 3 and of tiers that it knows, but got another "
+        "(stage 1). Ask has_deepspeed_estimate(plan).");
   plan.facts.zero_stage = 2;
   for (const int nodes : {0, 2}) {
     const std::string sentence =

@@ -111,6 +111,8 @@ F64 | zero/unit.hpp | for (BucketType& b : buckets_) b.secondary.release(); |
 F64 | zero/gradients.hpp | { replicas.start_sum_over_copies(b); } | { (void)b; }
 F64 | zero/replicas.hpp | buffer(to.data_from(node * of_node), of_node) | buffer(to.data_from((groups_.across_nodes->size() - 1 - node) * of_node), of_node)
 F64 | zero/full_tensors.hpp | if (replicas.copy() != 0 || | if (
+F64, Tp<2> | autograd/kept_input.hpp | std::min(count, length * tp->rank()); | std::min(count, length * (tp->rank() ^ 1));
+F64 | autograd/kept_input.hpp | copy_bytes<D>(again.storage(), 0, part_.storage(), 0, part_.bytes()); | again.fill({});
 F64 sources | data/batch_stream.hpp | return config.first_sample + (config.first_step + steps) * global_batch(); | return (config.first_sample / global_batch() + config.first_step + steps) * global_batch();
 F64 sources | engine/blend.hpp | data::seed_of_stream(seed, k), number, samples); | data::seed_of_stream(seed, k), position, samples);
 F64 sources | data/blend_order.hpp | std::copy_n(taken.begin() + entry * sources, sources, now.taken.begin()); | std::copy_n(taken.begin() + 0 * entry, sources, now.taken.begin());

@@ -278,7 +278,7 @@ try train --policy 'Policy<Bf16, Offload<Optimizer, Tape>>'; refuses 'knows no m
 try train --policy 'Policy<Bf16, Offload<Optimizer>>'; refuses 'knows no member "Offload<Optimizer>"'
 try train --offload optimizer:tape; refuses '--offload needs optimizer:host or optimizer:disk, but got "optimizer:tape"'
 try train --steps 3 --offload; refuses '--offload needs optimizer:host or optimizer:disk, but got ""'
-try train --offload optimizer:disk --policy 'Policy<Offload<Optimizer,Host>>'; refuses '--offload optimizer:disk needs a policy that offloads nothing'
+try train --offload optimizer:disk --policy 'Policy<Offload<Optimizer,Host>>'; refuses '--offload optimizer:disk needs a policy that does not offload the optimizer'
 sed 's/^using TrainPolicy = .*/using TrainPolicy = Policy<Zero<3>, Tp<2>>;/' "$source/examples/train_gpt.cpp" >"$root/examples/train_gpt.cpp"
 try train --offload optimizer:disk; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Tp<2>, Offload<Optimizer,Disk>>]'
 : >"$root/examples/train_gpt.cpp"

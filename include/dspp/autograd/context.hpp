@@ -70,6 +70,13 @@ struct Reported {
   Scalar<double, D> value{};
 };
 
+/// How recomputations keep their inputs until backward (autograd/kept_input.hpp).
+template <Device D>
+struct KeptInputs {
+  Memory<D>* host = nullptr;  ///< in this memory; null: where they are
+  bool partitioned = false;   ///< a part on each rank of Tp, where all have the same
+};
+
 /// One per rank; referenced by tapes.
 template <Device D>
 struct Context {
@@ -84,6 +91,7 @@ struct Context {
   List<Reported<D>> reports{};   ///< of the current forward
   FiniteProbe* probe = nullptr;  ///< checks every computed value; null: no checks
   AttentionKernels attention_by = AttentionKernels::fastest;
+  KeptInputs<D> kept_inputs{};
 
   /// Reports that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.
   /// cross_entropy calls it; a loss of your own must if not every target counts 1: with target_weights, `counted` is

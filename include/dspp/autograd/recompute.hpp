@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <dspp/autograd/kept_input.hpp>
 #include <dspp/autograd/variable.hpp>
 
 namespace dspp {
@@ -13,7 +14,7 @@ namespace dspp {
 /// that part of the tape runs backward at once.
 ///
 /// Cost     one more forward of the function, its collectives included
-/// Memory   x until the backward, and what the function saves during its backward
+/// Memory   x until the backward, as KeptInputs of its context says, and what the function saves during its backward
 /// Source   Chen et al. 2016, arXiv:1604.06174
 ///
 /// Gradients of x, of captured variables and of parameters are those without recompute, bit for bit; on Cuda unless the
@@ -59,6 +60,10 @@ constexpr KeptFunction<F> kept(Function&& function) {
     return {std::forward<Function>(function)};
 }
 
+template <class Where>
+inline constexpr bool is_shared_over_tp =
+    std::is_same_v<typename Where::tp, Invariant> || std::is_same_v<typename Where::tp, Replicate>;
+
 template <class F, class Function>
 constexpr void check_recomputed() {
   static_assert(!HasParts<F> || std::is_lvalue_reference_v<Function>,
@@ -84,15 +89,17 @@ constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>&
   };
   Y y = [](const Y& result) { return Y(result.value(), result); }(silently());
   if constexpr (!detail::HasParts<F> || std::is_lvalue_reference_v<Function>)
-    y.on_backward([again_with = detail::kept<F>(std::forward<Function>(function)), slot = x.slot(), value = x.value(),
-                   whole = x.whole(), more = detail::MoreOf<T, Rank, D>(x)](Tape<D>& tape, auto dy) mutable {
-      const auto forward = [&] {
-        auto again = X::with_slot(std::move(value), tape, slot, whole);
-        static_cast<detail::MoreOf<T, Rank, D>&>(again) = std::move(more);
-        return (*again_with)(std::move(again)).slot();
-      };
-      tape.backward_of(forward, std::move(dy));
-    });
+    y.on_backward(
+        [again_with = detail::kept<F>(std::forward<Function>(function)), slot = x.slot(),
+         kept = detail::KeptInput<T, Rank, D>(x.value(), x.tape().context(), detail::is_shared_over_tp<Where>),
+         whole = x.whole(), more = detail::MoreOf<T, Rank, D>(x)](Tape<D>& tape, auto dy) mutable {
+          const auto forward = [&] {
+            auto again = X::with_slot(kept.take(tape.context()), tape, slot, whole);
+            static_cast<detail::MoreOf<T, Rank, D>&>(again) = std::move(more);
+            return (*again_with)(std::move(again)).slot();
+          };
+          tape.backward_of(forward, std::move(dy));
+        });
   return y;
 }
 

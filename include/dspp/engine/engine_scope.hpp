@@ -65,7 +65,9 @@ constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConf
           P::optimizer_tier,
           config.offload,
           P::replica_traffic,
-          P::parameter_tier};
+          P::parameter_tier,
+          P::activation_tier,
+          P::partitions_activations};
 }
 
 }  // namespace dspp::detail

@@ -51,7 +51,8 @@ constexpr void ask_stage_remedies(Engine& engine) {
           all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
       }
     const auto& replicas = engine.replicas();
-    return stage_remedies(replicas.rule(), all, 1, replicas.shards().size(), replicas.copies() > 1);
+    return stage_remedies(replicas.rule(), all, 1, replicas.shards().size(),
+                          replicas.config().traffic.shards_within_node);
   });
 }
 }  // namespace detail
@@ -73,7 +74,8 @@ DSPP_INLINE std::vector<Remedy> stage_remedies(const StageRule& rule, const Para
   offer(of_a_node ? "twice the data ranks on a node" : "twice the data ranks",
         state_bytes(rule, each, parameters, 2 * replicas));
   if (replicas == 1 && !rule.values_are_split())
-    offer("Zero<3> on two data ranks", state_bytes(stage_rule<3>, each, parameters, 2));
+    offer(of_a_node ? "Zero<3> on two data ranks of a node" : "Zero<3> on two data ranks",
+          state_bytes(stage_rule<3>, each, parameters, 2));
   return remedies;
 }
 

@@ -57,7 +57,9 @@ class Weights {
         context_{.memory = &world.memory(),
                  .along = {.data = &world.data(), .cp = &world.cp(), .tp = &world.tp()},
                  .random = {.key = {world.seed()}},
-                 .attention_by = P::attention_by},
+                 .attention_by = P::attention_by,
+                 .kept_inputs = {.host = zero.activations == Tier::host ? host_.memory() : nullptr,
+                                 .partitioned = zero.partitions_activations}},
         tape_(context_) {
     if (!__builtin_is_constant_evaluated()) check_arithmetic();
     inventory_.set_choices(choices);

@@ -22,6 +22,8 @@ Facts policy_facts() {
       .add("attention by", name_of(P::attention_by))
       .add("optimizer's state in", name_of(P::optimizer_tier))
       .add("parameters in", name_of(P::parameter_tier))
+      .add("activations in", name_of(P::activation_tier))
+      .add("partitioned activations", P::partitions_activations)
       .add("shards within nodes", P::replica_traffic.shards_within_node)
       .add("secondary shards", P::replica_traffic.secondary_shards)
       .add("bits of gathered elements", P::replica_traffic.gather_bits)

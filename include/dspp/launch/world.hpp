@@ -95,10 +95,13 @@ class World {
       if (axis != Axis::Data || P::cp > 1) sum = sum + groups_.along[axis].traffic();  // else that of the replicas
     return sum;
   }
-  /// The bytes of that, checks of the ranks left out, by link, where nodes have consecutive ranks, as many each. Exact
-  /// where each other rank of a group gives as much, as in the collectives of parameters and gradients.
+  /// The bytes of that, checks of the ranks left out, by link. Exact where each other rank of a group gives as much, as
+  /// in the collectives of parameters and gradients. Zeros if nodes do not have consecutive ranks, as many each.
   constexpr LinkBytes links() const {
+    if (node_.nodes == 1) return {traffic().without(Purpose::check).total(), 0};
     LinkBytes sum;
+    if (node_.nodes * node_.local_size != size() || node_.node * node_.local_size + node_.local_rank != rank_)
+      return sum;
     add_links(sum, groups_.world, {0, 1, size()});
     add_links(sum, groups_.replicas, mesh_.replicas(rank_));
     sum.inner += without_checks(groups_.node_replicas);

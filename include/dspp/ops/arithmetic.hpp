@@ -28,13 +28,13 @@ constexpr Tensor<T, Rank, D> add(const Tensor<T, Rank, D>& x, const Tensor<T, Ra
 }
 
 /// into += y, in place even if `into` has other handles. `into` may be of a wider type, e.g. f32 gradients of bf16
-/// values.
+/// values, and in another memory than the device's, y's.
 template <class G, class T, int Rank, class D>
 constexpr void add_into(const Tensor<G, Rank, D>& into, const Tensor<T, Rank, D>& y) {
   require_same_shape(into.shape(), y.shape(), "add_into");
-  into.memory().count_flops(static_cast<double>(y.count()));
-  note_moved(into, into, y);
-  launch<kernels::PointwisePair<pointwise::Add, G, G, T>, D>(into.memory(), pointwise::Add{}, y.count(), into.data(),
+  y.memory().count_flops(static_cast<double>(y.count()));
+  note_moved(y, into, into);
+  launch<kernels::PointwisePair<pointwise::Add, G, G, T>, D>(y.memory(), pointwise::Add{}, y.count(), into.data(),
                                                              into.data(), y.data());
 }
 

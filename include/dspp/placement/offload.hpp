@@ -28,6 +28,8 @@ struct Optimizer {};
 /// This rank's slices of the values, under Zero<3>, and of the reduced gradients until the step. A unit's whole values
 /// are in the device's memory while it is used, and so are a bucket's gradients until they are reduced.
 struct Parameters {};
+/// What is kept for backward where blocks run again (recompute_segments, Recompute): the input of each.
+struct Activations {};
 
 /// The host's memory beside the device's Pool, used in place.
 struct Host {
@@ -39,12 +41,18 @@ struct Disk {
   static constexpr Tier tier = Tier::disk;
 };
 
-/// A member of a policy, one for each What: Optimizer in Host or Disk, Parameters in Host. It rests there. Bits are
-/// those of the same policy without it.
+/// A member of a policy, one for each What: Optimizer in Host or Disk, Parameters and Activations in Host. It rests
+/// there. Bits are those of the same policy without it.
 ///
 /// Source   Ren et al. 2021, arXiv:2101.06840 (ZeRO-Offload); Rajbhandari et al. 2021, arXiv:2104.07857 (ZeRO-Infinity)
 template <class What, class Where>
 struct Offload {};
+
+/// A member of a policy with Tp: each of its ranks keeps a part of what is kept for backward where blocks run again, if
+/// all have the same, and gathers it there. Bits are those of the same policy without it.
+///
+/// Source   Rajbhandari et al. 2020, arXiv:1910.02054, section 6.1 (Pa)
+struct PartitionActivations {};
 
 /// Where an engine keeps what its policy offloads to Disk.
 struct OffloadConfig {

@@ -4,223 +4,13 @@
 
 #include <type_traits>
 
-#include <dspp/base/element.hpp>
 #include <dspp/mesh/axis.hpp>
-#include <dspp/ops/attention_kernels.hpp>
 #include <dspp/placement/axes.hpp>
-#include <dspp/placement/offload.hpp>
 #include <dspp/placement/placed.hpp>
-#include <dspp/placement/replica_traffic.hpp>
+#include <dspp/placement/policy_members.hpp>
 #include <dspp/tensor/device.hpp>
 
 namespace dspp {
-
-/// The ZeRO stage: what is sharded over the replica axes: 0 nothing, 1 optimizer state, 2 also gradients, 3 also
-/// parameters. Rajbhandari et al. 2020, arXiv:1910.02054.
-template <int Stage>
-struct Zero {
-  static_assert(0 <= Stage && Stage <= 3, "dspp: Zero<Stage> needs a stage from 0 to 3, but this one is not.");
-  static constexpr int stage = Stage;
-};
-
-struct F64 {
-  using Element = double;
-};
-struct F32 {
-  using Element = float;
-};
-/// bf16 values, f32 accumulation, f32 masters and moments.
-struct Bf16 {
-  using Element = bf16;
-};
-/// f16 values, f32 accumulation, f32 masters and moments, and a loss scale (optim/loss_scale.hpp), since small
-/// gradients would vanish in f16. Micikevicius et al. 2017, arXiv:1710.03740.
-struct F16 {
-  using Element = f16;
-};
-
-/// The precision in which parameter gradients are kept and reduced. `Gradients<ByUse>`, the default, takes the element
-/// type without accumulation and f32 with it (summing 128 micro-steps in bf16 loses 1e-2).
-struct ByUse {};
-template <class Precision>
-struct Gradients {};
-
-/// The residual stream is split along the sequence over Tp. Korthikanti et al. 2022, arXiv:2205.05198.
-struct SequenceParallel {};
-struct NoSequenceParallel {};
-
-/// Under SequenceParallel, a column-parallel layer gathers its input again in backward instead of keeping the gathered
-/// one.
-struct RegatherInputs {};
-struct KeepInputs {};
-
-/// What computes attention on Cuda, in forward and backward; of other devices it changes nothing. Kinds differ in bits,
-/// and cuDNN's workspace is in the plan.
-template <class Kernels>
-struct AttentionBy {};
-/// The default: cuDNN where it is compiled in and takes the attention, else dspp's kernels.
-struct Fastest {
-  static constexpr AttentionKernels attention = AttentionKernels::fastest;
-};
-/// Throws   Error(usage), also from a plan, for an attention that cuDNN does not take, or without cuDNN
-struct CuDnn {
-  static constexpr AttentionKernels attention = AttentionKernels::cudnn;
-};
-/// Never cuDNN: dspp's kernels, on tensor cores where they take the operands.
-struct FlashKernels {
-  static constexpr AttentionKernels attention = AttentionKernels::flash;
-};
-/// A thread a query, or a key: slow, and what others are compared with.
-struct PlainKernels {
-  static constexpr AttentionKernels attention = AttentionKernels::plain;
-};
-
-namespace detail {
-
-enum class Role {
-  zero,
-  precision,
-  gradients,
-  shards,
-  secondary,
-  gather,
-  reduce,
-  tp,
-  pp,
-  cp,
-  ep,
-  sequence,
-  inputs,
-  attention,
-  offload,
-  offload_parameters,
-  device,
-  unknown
-};
-
-template <class Member>
-inline constexpr Role role_of = Role::unknown;
-template <int N>
-inline constexpr Role role_of<Zero<N>> = Role::zero;
-template <>
-inline constexpr Role role_of<F64> = Role::precision;
-template <>
-inline constexpr Role role_of<F32> = Role::precision;
-template <>
-inline constexpr Role role_of<Bf16> = Role::precision;
-template <>
-inline constexpr Role role_of<F16> = Role::precision;
-template <class X>
-inline constexpr Role role_of<Gradients<X>> = Role::gradients;
-template <class X>
-inline constexpr Role role_of<Shards<X>> = Role::shards;
-template <class X>
-inline constexpr Role role_of<SecondaryShards<X>> = Role::secondary;
-template <class X>
-inline constexpr Role role_of<GatherAs<X>> = Role::gather;
-template <class X>
-inline constexpr Role role_of<ReduceAs<X>> = Role::reduce;
-template <int N>
-inline constexpr Role role_of<Tp<N>> = Role::tp;
-template <int N>
-inline constexpr Role role_of<Pp<N>> = Role::pp;
-template <int N>
-inline constexpr Role role_of<Cp<N>> = Role::cp;
-template <int N>
-inline constexpr Role role_of<Ep<N>> = Role::ep;
-template <>
-inline constexpr Role role_of<SequenceParallel> = Role::sequence;
-template <>
-inline constexpr Role role_of<NoSequenceParallel> = Role::sequence;
-template <>
-inline constexpr Role role_of<RegatherInputs> = Role::inputs;
-template <>
-inline constexpr Role role_of<KeepInputs> = Role::inputs;
-template <class X>
-inline constexpr Role role_of<AttentionBy<X>> = Role::attention;
-template <class What, class Where>
-inline constexpr Role role_of<Offload<What, Where>> =
-    std::is_same_v<What, Parameters> ? Role::offload_parameters : Role::offload;
-template <Device D>
-inline constexpr Role role_of<D> = Role::device;
-
-/// The member of a role, or the default.
-template <Role R, class Default, class... Members>
-struct Pick {
-  using type = Default;
-};
-template <Role R, class Default, class Member, class... Rest>
-struct Pick<R, Default, Member, Rest...> {
-  using type = typename std::conditional_t<role_of<Member> == R, Pick<R, Member>, Pick<R, Default, Rest...>>::type;
-};
-template <Role R, class Default, class... Members>
-using pick = typename Pick<R, Default, Members...>::type;
-
-template <Role R, class... Members>
-inline constexpr int times_named = (0 + ... + (role_of<Members> == R ? 1 : 0));
-
-template <class Member>
-struct KernelsOf;
-template <class X>
-struct KernelsOf<AttentionBy<X>> {
-  static constexpr bool known = std::is_same_v<X, Fastest> || std::is_same_v<X, CuDnn> ||
-                                std::is_same_v<X, FlashKernels> || std::is_same_v<X, PlainKernels>;
-  static_assert(known,
-                "dspp: AttentionBy<kernels> takes Fastest, CuDnn, FlashKernels and PlainKernels, but got another. Name "
-                "one of them.");
-  using type = std::conditional_t<known, X, Fastest>;
-};
-
-/// Offloads nothing.
-struct Resident {};
-template <class Member>
-struct TierOf {
-  static constexpr Tier tier = Tier::device;
-};
-template <class What, class Where>
-struct TierOf<Offload<What, Where>> {
-  static constexpr bool host = std::is_same_v<Where, Host>;
-  static constexpr bool known = std::is_same_v<What, Parameters>
-                                    ? host
-                                    : std::is_same_v<What, Optimizer> && (host || std::is_same_v<Where, Disk>);
-  static_assert(known,
-                "dspp: Offload<what, where> takes Optimizer in Host or Disk, and Parameters in Host, but got another. "
-                "Name one of them.");
-  static constexpr Tier tier = std::conditional_t<known, Where, Host>::tier;
-};
-
-/// Shards over all replicas, no second ones, and elements that travel as they are.
-struct ShardsOverReplicas {};
-struct NoSecondaryShards {};
-struct AsTheyAre {
-  static constexpr int bits = 0;
-};
-template <class Member>
-inline constexpr int bits_of = 0;
-template <class X>
-requires requires {
-  X::bits;
-}
-inline constexpr int bits_of<GatherAs<X>> = X::bits;
-template <class X>
-requires requires {
-  X::bits;
-}
-inline constexpr int bits_of<ReduceAs<X>> = X::bits;
-template <class Member>
-inline constexpr bool is_known_format = true;
-template <class X>
-inline constexpr bool is_known_format<GatherAs<X>> = std::is_same_v<X, Int8> || std::is_same_v<X, Int4>;
-template <class X>
-inline constexpr bool is_known_format<ReduceAs<X>> = std::is_same_v<X, Int8> || std::is_same_v<X, Int4>;
-template <class Member>
-inline constexpr bool is_known_group = true;
-template <class X>
-inline constexpr bool is_known_group<Shards<X>> = std::is_same_v<X, Within<Node>>;
-template <class X>
-inline constexpr bool is_known_group<SecondaryShards<X>> = std::is_same_v<X, Node>;
-
-}  // namespace detail
 
 /// What a policy's members say; what they do not name has its default. The canonical form of a policy, which
 /// Policy<...> makes and checks, names its ZeRO stage, its precision and what else differs from the default, in one
@@ -243,6 +33,8 @@ struct Strategy {
   using Attention = detail::pick<detail::Role::attention, AttentionBy<Fastest>, Members...>;
   using OffloadChoice = detail::pick<detail::Role::offload, detail::Resident, Members...>;
   using ParameterOffloadChoice = detail::pick<detail::Role::offload_parameters, detail::Resident, Members...>;
+  using ActivationOffloadChoice = detail::pick<detail::Role::offload_activations, detail::Resident, Members...>;
+  using PartitionChoice = detail::pick<detail::Role::partition, detail::WholeActivations, Members...>;
   using DeviceType = detail::pick<detail::Role::device, Cpu, Members...>;
 
   using Element = typename Precision::Element;
@@ -255,6 +47,8 @@ struct Strategy {
   static constexpr AttentionKernels attention_by = detail::KernelsOf<Attention>::type::attention;
   static constexpr Tier optimizer_tier = detail::TierOf<OffloadChoice>::tier;
   static constexpr Tier parameter_tier = detail::TierOf<ParameterOffloadChoice>::tier;
+  static constexpr Tier activation_tier = detail::TierOf<ActivationOffloadChoice>::tier;
+  static constexpr bool partitions_activations = std::is_same_v<PartitionChoice, PartitionActivations>;
   static constexpr ReplicaTraffic replica_traffic{
       .shards_within_node = !std::is_same_v<ShardsChoice, detail::ShardsOverReplicas>,
       .secondary_shards = !std::is_same_v<SecondaryChoice, detail::NoSecondaryShards>,
@@ -296,6 +90,8 @@ struct States {
   using Reduce = typename S::ReduceChoice;
   using Offloaded = typename S::OffloadChoice;
   using OffloadedParameters = typename S::ParameterOffloadChoice;
+  using OffloadedActivations = typename S::ActivationOffloadChoice;
+  using Partition = typename S::PartitionChoice;
 };
 /// The canonical form of S, on another device, with the states of another.
 template <class S, Device D, class Of = States<S>>
@@ -307,7 +103,9 @@ using strategy_of = typename Shortest<
     Choice<Defaults::ContextAxis, typename S::ContextAxis>, Choice<Defaults::ExpertAxis, typename S::ExpertAxis>,
     Choice<Defaults::Sequence, typename S::Sequence>, Choice<Defaults::Inputs, typename S::Inputs>,
     Choice<Defaults::Attention, typename S::Attention>, Choice<Defaults::OffloadChoice, typename Of::Offloaded>,
-    Choice<Defaults::ParameterOffloadChoice, typename Of::OffloadedParameters>, Choice<Defaults::DeviceType, D>>::type;
+    Choice<Defaults::ParameterOffloadChoice, typename Of::OffloadedParameters>,
+    Choice<Defaults::ActivationOffloadChoice, typename Of::OffloadedActivations>,
+    Choice<Defaults::PartitionChoice, typename Of::Partition>, Choice<Defaults::DeviceType, D>>::type;
 /// Plans take those as values, so that strategies that differ only in them share one model on paper.
 template <class S, Device D>
 using strategy_on_paper = strategy_of<S, D, States<Defaults>>;
@@ -320,11 +118,13 @@ inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>>
 
 template <class... M>
 struct Canonical {
-  static_assert(((role_of<M> != Role::unknown) && ...),
-                "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>, "
-                "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
-                "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
-                "Offload<what, where>, Cpu, Cuda and Meta, but one of its members is none of these. Drop it.");
+  static_assert(
+      ((role_of<M> != Role::unknown) && ...),
+      "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>, "
+      "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
+      "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
+      "Offload<what, where>, PartitionActivations, Cpu, Cuda and Meta, but one of its members is none of these. "
+      "Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");
@@ -358,6 +158,9 @@ struct Canonical {
                 "dspp: Policy needs one Offload<Optimizer, where>, but names several. Keep one.");
   static_assert(times_named<Role::offload_parameters, M...> <= 1,
                 "dspp: Policy needs one Offload<Parameters, Host>, but names several. Keep one.");
+  static_assert(times_named<Role::offload_activations, M...> <= 1 && times_named<Role::partition, M...> <= 1,
+                "dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names several. "
+                "Keep one.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
   using Given = Strategy<M...>;
@@ -366,7 +169,8 @@ struct Canonical {
   static_assert(sizeof(typename Given::PipelineAxis) * sizeof(typename Given::ContextAxis) *
                     sizeof(typename Given::ExpertAxis) * sizeof(typename Given::ZeroStage) *
                     sizeof(KernelsOf<typename Given::Attention>) * sizeof(TierOf<typename Given::OffloadChoice>) *
-                    sizeof(TierOf<typename Given::ParameterOffloadChoice>) >
+                    sizeof(TierOf<typename Given::ParameterOffloadChoice>) *
+                    sizeof(TierOf<typename Given::ActivationOffloadChoice>) >
                 0);  // each checks its argument
 
   static_assert(
@@ -410,7 +214,11 @@ struct Canonical {
   static_assert(Given::parameter_tier == Tier::device || Given::zero_stage == 3,
                 "dspp: Offload<Parameters, Host> needs parameters that are gathered to be used, but the policy has no "
                 "Zero<3>. Add it, or drop this Offload.");
-  static_assert((Given::optimizer_tier == Tier::device && Given::parameter_tier == Tier::device) ||
+  static_assert(!Given::partitions_activations || (Given::TensorAxis::degree > 1 && !Given::sequence_parallel),
+                "dspp: PartitionActivations needs ranks of Tp that keep the same, but the policy has no Tp, or splits "
+                "the sequence over it by SequenceParallel. Drop one of them.");
+  static_assert((Given::optimizer_tier == Tier::device && Given::parameter_tier == Tier::device &&
+                 Given::activation_tier == Tier::device) ||
                     imitates_host<typename Given::DeviceType>,
                 "dspp: Offload<...> needs Cpu, since what other devices keep is not moved to the host yet, but the "
                 "policy has another device. Drop one of them.");

@@ -198,7 +198,7 @@ constexpr EstimatedBytes deepspeed_estimate(const Plan& plan, const EstimateOpti
   const PlanFacts& facts = plan.facts;
   const int parts = facts.ranks / facts.replicas;
   // clang-format off
-  require(has_deepspeed_estimate(plan), "dspp: deepspeed_estimate needs a plan of ZeRO stage 2 or 3, but got another. Ask has_deepspeed_estimate(plan) before.", ErrorCode::usage,
+  require(has_deepspeed_estimate(plan), "dspp: deepspeed_estimate needs a plan of ZeRO stage 2 or 3 and of tiers that it knows, but got another. Ask has_deepspeed_estimate(plan).", ErrorCode::usage,
           {{"stage", facts.zero_stage}});
   // clang-format on
   detail::check_nodes(plan.facts, options);

@@ -46,6 +46,7 @@ struct Plan {
   Size peak = 0;                     ///< the largest number of live bytes
   Size resident = 0;                 ///< live between steps: parameters, masters, moments, an average
   Size host = 0;                     ///< the largest number of bytes that Offload keeps in the host's memory
+  Size host_resident = 0;            ///< of them live between steps
   Size disk = 0;                     ///< bytes of the files of Offload
   CategoryBytes at_peak{};           ///< the peak by category
   CategoryBytes by_category{};       ///< the largest live bytes of each category, at any time
@@ -81,7 +82,7 @@ struct Plan {
 ///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, sizes, {.data = 64});
 ///
 /// Cost   some 20,000 constant-expression steps a layer of GPT-2 XL under Bf16, Zero<3>, Tp<2>, SequenceParallel, and
-///        25,000 under F32, which has more buckets: clang's default limit of 2^20 plans 52 layers, 41, and
+///        25,000 under F32, which has more buckets: clang's default limit of 2^20 plans 51 layers, 41, and
 ///        -fconstexpr-steps=N more; the limits of g++ and nvcc are higher
 template <class Model, class Optimizer = AdamW, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options = {},
@@ -148,6 +149,10 @@ consteval bool must_fit() {
 }
 
 namespace detail {
+template <class Model, class Optimizer, class Config>
+constexpr Plan plan_with(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer,
+                         const ReplicaConfig& zero);
+
 /// A micro-batch of these sizes: the model's new_batch, or the batch's own, or tokens and targets.
 template <class Model, class Memory>
 constexpr BatchOf<Model> planned_batch(const Model& model, const BatchSizes& sizes, const PlanOptions& options,
@@ -219,6 +224,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   result.start_traffic = world.traffic();
   result.state = ledger.live_by_category();
   result.resident = ledger.live();
+  if (const auto* const host = engine.replicas().host_memory()) result.host_resident = host->live();
   if (options.graphs) {
     const auto inputs = planned_batch(engine.model(), engine.sizes(), options, ledger);
     take_step_on_paper(engine, options);
@@ -247,8 +253,10 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
 }
 }  // namespace detail
 
+/// plan() with what the policy says of states and their traffic as values.
 template <class Model, class Optimizer, class Config>
-constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
+constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, const PlanOptions& options,
+                                 Optimizer optimizer, const ReplicaConfig& zero) {
   using D = PaperOf<DeviceOf<typename Model::policy>>;
   using PaperModel = rebind<Model, D>;
   using P = typename PaperModel::policy;
@@ -267,6 +275,7 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
   Plan result;
   result.facts = {.ranks = mesh.world_size(),
                   .replicas = replicas.size,
+                  .shards = replicas.size,
                   .zero_stage = Model::policy::zero_stage,
                   .values = element_type<typename P::Element>,
                   .optimizer_tier = Model::policy::optimizer_tier,
@@ -280,8 +289,7 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
     World<P> world(mesh, rank, std::move(groups), ledger, 0, on);
     const EngineConfig engine_config{
         .bucket_bytes = options.bucket_bytes, .groups = options.groups, .check_ranks = options.check_ranks};
-    Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config,
-                                         detail::replica_config<typename Model::policy>(sizes, engine_config));
+    Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config, zero);
     if (options.average) {
       const WeightAverage average(engine, 0);
       detail::train_on_paper(engine, options, result);
@@ -295,6 +303,13 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
   result.forward_flops = ledger.flops_forward();
   result.backward_flops = ledger.flops_backward();
   return result;
+}
+
+template <class Model, class Optimizer, class Config>
+constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
+  const EngineConfig engine{.bucket_bytes = options.bucket_bytes};
+  return detail::plan_with<Model>(config, sizes, options, optimizer,
+                                  detail::replica_config<typename Model::policy>(sizes, engine));
 }
 
 template <class Model, class Optimizer, class Config>

@@ -39,7 +39,7 @@ inline std::string bytes_table_of(const Plan& plan) {
     add(name_of(category), plan.state[category], plan.at_peak[category]);
   }
   add("all", plan.resident, plan.peak);
-  if (plan.host > 0) add("of the host's memory beside it", plan.host, plan.host);
+  if (plan.host > 0) add("of the host's memory beside it", plan.host_resident, plan.host);
   if (plan.disk > 0) add("of a file", plan.disk, plan.disk);
   table.add(
       {"reserved, at most", "", "", std::to_string(plan.reserved_at_most()), readable_bytes(plan.reserved_at_most())});
@@ -92,7 +92,9 @@ inline std::string comparison_of(const Plan& plan, const EstimateOptions& option
   };
   const PlanFacts& facts = plan.facts;
   detail::check_nodes(facts, options);
-  add("dspp, at the peak", plan.peak, plan.host * (facts.ranks / options.nodes));
+  const bool by_node = facts.shards < facts.replicas;  // an estimate is then of one node alone
+  const int on_node = by_node ? facts.ranks / facts.replicas * facts.shards : facts.ranks / options.nodes;
+  add("dspp, at the peak", plan.peak, plan.host * on_node);
   add("dspp, between steps", plan.resident, 0);
   add("dspp, states and gradients", plan.states_and_gradients(), 0);
   if (has_deepspeed_estimate(plan)) {

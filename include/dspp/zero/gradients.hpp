@@ -45,7 +45,7 @@ constexpr void finish_reductions(const List<Unit<T, D>*>& units, Replicas<T, D>&
       for (Bucket<T, D>& b : unit->trained_buckets()) f(b);
   };
   if (replicas.checks_reductions())
-    for_each([&](auto& b) { replicas.prints().check_resting(b.number, b.reduced, replicas.owned_gradient_bytes(b)); });
+    for_each([&](auto& b) { replicas.prints().check_resting(b.number, b.reduced, replicas.slice_bytes(b)); });
   for_each([&](auto& b) { replicas.start_sum_over_copies(b); });
   replicas.complete_all();
 }

@@ -4,55 +4,14 @@
 
 #include <utility>
 
-#include <dspp/autograd/context.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/quantize.hpp>
-#include <dspp/placement/offload.hpp>
-#include <dspp/placement/replica_traffic.hpp>
 #include <dspp/zero/bucket.hpp>
 #include <dspp/zero/reduction_check.hpp>
-#include <dspp/zero/stage.hpp>
+#include <dspp/zero/replica_config.hpp>
 
 namespace dspp {
-
-struct ReplicaConfig {
-  StageRule rule{};
-  bool wide_gradients = false;    ///< f32 beside bf16 or f16 values
-  Size bucket_bytes = 32_MiB;     ///< of values; a larger parameter gets its own bucket
-  Tier optimizer = Tier::device;  ///< where the optimizer's state rests
-  OffloadConfig offload{};
-  ReplicaTraffic traffic{};
-  Tier parameters = Tier::device;  ///< where slices of values and reduced gradients rest, if values are split
-
-  constexpr bool uses_host() const { return optimizer == Tier::host || parameters == Tier::host; }
-};
-
-/// The host's memory beside the device's, for what rests there. Outlives what is in it.
-template <Device D>
-class HostMemory {
- public:
-  constexpr explicit HostMemory(bool is_used) {
-    if constexpr (std::is_default_constructible_v<Memory<D>>)
-      if (is_used) memory_ = new Memory<D>();
-  }
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
-  constexpr ~HostMemory() { delete memory_; }
-  /// Null if it is not used.
-  constexpr Memory<D>* memory() const { return memory_; }
-
- private:
-  Memory<D>* memory_ = nullptr;
-};
-
-/// The communicators of a model's replicas: of all, and by node (comm/rank_groups.hpp).
-template <Device D>
-struct ReplicaGroups {
-  CommunicatorOf<D>* all = nullptr;
-  CommunicatorOf<D>* on_node = nullptr;
-  CommunicatorOf<D>* across_nodes = nullptr;
-};
 
 /// Moves buckets over the replica axes. Memory is allocated and freed when an operation starts and when it completes,
 /// both on the rank's thread, so that a plan on paper has the same blocks in the same order.
@@ -63,7 +22,7 @@ class Replicas {
   using StorageType = Storage<Memory<D>>;
 
   constexpr Replicas(Memory<D>& memory, CommunicatorOf<D>& group, const ReplicaConfig& config)
-      : memory_(&memory), groups_{&group}, config_(config) {}
+      : memory_(&memory), groups_{&group}, shards_(&group), config_(config) {}
   /// `host`: if the configuration uses it; it must outlive the buckets.
   ///
   /// Throws   Error(placement) if the configuration needs nodes, and they do not divide the replicas
@@ -80,7 +39,7 @@ class Replicas {
   constexpr Memory<D>& resting_memory() const { return config_.parameters == Tier::host ? *host_ : *memory_; }
   /// All replicas, and those over which what the stage shards is cut.
   constexpr CommunicatorOf<D>& group() const { return *groups_.all; }
-  constexpr CommunicatorOf<D>& shards() const { return shards_within_node() ? *groups_.on_node : *groups_.all; }
+  constexpr CommunicatorOf<D>& shards() const { return *shards_; }
   /// The nodes of the replicas; 1 if the configuration needs none.
   constexpr int nodes() const { return config_.traffic.needs_nodes() ? groups_.across_nodes->size() : 1; }
   /// Those that have the same shards, or secondary ones.
@@ -110,8 +69,9 @@ class Replicas {
   constexpr ElementType gradient_type() const {
     return config_.wide_gradients ? element_type<Compute<T>> : element_type<T>;
   }
-  /// Bytes of the owned range of a bucket's gradient.
-  constexpr Size owned_gradient_bytes(const BucketType& b) const { return gradient_bytes(owned(b).count()); }
+  /// Elements of a slice of a bucket, and the bytes of its gradient.
+  constexpr Size slice_of(const BucketType& b) const { return b.count / shards_->size(); }
+  constexpr Size slice_bytes(const BucketType& b) const { return gradient_bytes(slice_of(b)); }
   /// `storage` as a buffer of gradients: null on paper.
   constexpr Buffer gradient_buffer(const StorageType& storage, Size elements) const {
     return {storage.data(), elements, gradient_type()};
@@ -160,6 +120,7 @@ class Replicas {
         } catch (...) {  // the communicator keeps the error for its next call
         }
       }
+      if (oldest.has_hop) hops_.take_front();
     }
   }
   constexpr bool involves(const BucketType& bucket) const {
@@ -180,15 +141,21 @@ class Replicas {
 
  private:
   static constexpr int limit = 2;
-  struct Operation {
-    BucketType* bucket = nullptr;
-    StorageType kept{}, source{};    ///< kept until the operation completes
-    StorageType summand{};           ///< added to the bucket's reduced gradient at completion
+  /// What an operation in two hops, or of quantized parts, has besides; kept until it completes. In a list of their
+  /// own, since few operations have one, and all are moved often.
+  struct Hop {
+    StorageType source{};            ///< that is read
     StorageType secondary{};         ///< gathered across nodes first, from which the node gathers `kept`
     StorageType sent{}, received{};  ///< quantized parts; of a gather both are `received`
     QuantizedParts parts{};
-    Pending<> pending{};  ///< declared after the storage: destroyed, and so completed, before it
+  };
+  struct Operation {
+    BucketType* bucket = nullptr;
+    StorageType kept{};     ///< kept until the operation completes
+    StorageType summand{};  ///< added to the bucket's reduced gradient at completion
+    Pending<> pending{};    ///< declared after the storage: destroyed, and so completed, before it
     bool scatters = false;
+    bool has_hop = false;   ///< the first of `hops_`, when this is the first in flight
     Pending<> gathering{};  ///< the second of an all-reduce in two operations, completed after `pending`
   };
   constexpr bool shards_within_node() const { return config_.traffic.shards_within_node; }
@@ -207,18 +174,23 @@ class Replicas {
   }
   constexpr void start_all_reduce(BucketType& b);
   constexpr void start_quantized_reduce(BucketType& b, PurposeAt purpose);
-  constexpr void sum_received(Operation& o, const StorageType& sum);
-  constexpr Pending<> gather_quantized(CommunicatorOf<D>& over, Operation& gather, PurposeAt purpose);
+  constexpr void sum_received(const Operation& o, Hop& hop, const StorageType& sum);
+  constexpr void start_gather_in_hops(BucketType& b, const StorageType& whole);
+  constexpr Pending<> gather_quantized(CommunicatorOf<D>& over, const Tensor<T, 1, D>& values, Hop& hop,
+                                       PurposeAt purpose);
   constexpr Pending<> gather_on_node(BucketType& b, const StorageType& secondary, const StorageType& whole);
   constexpr void complete_oldest();
+  constexpr bool complete_hop(Operation& o, Hop hop);
   constexpr void add_summand(const Operation& o);
   constexpr void check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum);
 
   Memory<D>* memory_;
   Memory<D>* host_ = nullptr;
   ReplicaGroups<D> groups_;
+  CommunicatorOf<D>* shards_;
   ReplicaConfig config_;
   List<Operation> in_flight_;
+  List<Hop> hops_;  ///< of those of them that have one
   ReductionCheck check_ = ReductionCheck::none;
   ReductionPrints<D> prints_;
   int buckets_ = 0;
@@ -231,7 +203,11 @@ class Replicas {
 template <class T, Device D>
 constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const ReplicaGroups<D>& groups,
                                    const ReplicaConfig& config)
-    : memory_(&memory), host_(host), groups_(groups), config_(config) {
+    : memory_(&memory),
+      host_(host),
+      groups_(groups),
+      shards_(config.traffic.shards_within_node ? groups.on_node : groups.all),
+      config_(config) {
   const bool fits = groups.on_node->size() * groups.across_nodes->size() == groups.all->size();
   // clang-format off
   require(fits || !config.traffic.needs_nodes(), "dspp: Shards<Within<Node>>, SecondaryShards and ReduceAs need as many ranks on each node, in a row, but they differ. Start as many.",
@@ -242,41 +218,55 @@ constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const Rep
 template <class T, Device D>
 constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b) {
   make_room();
-  const auto purpose = PurposeAt(Purpose::parameter).of(subject(b));
-  const auto own = buffer(static_cast<const T*>(b.values.data()), b.values.count());
   const Shape<1> whole{{b.count}};
   auto gathered = Tensor<T, 1, D>::uninitialized(whole, *memory_, Category::parameters, "gathered parameters");
-  Operation gather{.bucket = &b, .kept = gathered.storage()};
+  if (keeps_secondary_shards() || config_.traffic.gather_bits > 0) {
+    start_gather_in_hops(b, gathered.storage());
+    return gathered.storage();
+  }
+  auto pending =
+      shards().start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
+                                buffer(gathered.data(), b.count), PurposeAt(Purpose::parameter).of(subject(b)));
+  in_flight_.push_back(Operation{.bucket = &b, .kept = gathered.storage(), .pending = std::move(pending)});
+  return gathered.storage();
+}
+
+/// By way of secondary shards, or quantized, or both.
+template <class T, Device D>
+constexpr void Replicas<T, D>::start_gather_in_hops(BucketType& b, const StorageType& whole) {
+  Operation gather{.bucket = &b, .kept = whole, .has_hop = true};
+  Hop hop;
   if (b.secondary) {
-    gather.source = b.secondary;
-    gather.pending = gather_on_node(b, b.secondary, gathered.storage());
+    hop.source = b.secondary;
+    gather.pending = gather_on_node(b, b.secondary, whole);
   } else {
     auto& over = keeps_secondary_shards() ? *groups_.across_nodes : shards();
-    auto to = buffer(gathered.data(), b.count);
-    if (keeps_secondary_shards()) {
-      const Shape<1> of_nodes{{b.values.count() * over.size()}};
-      auto secondary = Tensor<T, 1, D>::uninitialized(of_nodes, *memory_, Category::parameters, "secondary shards");
-      to = buffer(secondary.data(), secondary.count());
-      gather.secondary = secondary.storage();
-    }
-    gather.pending = config_.traffic.gather_bits > 0 && over.size() > 1 ? gather_quantized(over, gather, purpose)
-                                                                        : over.start_all_gather(own, to, purpose);
+    const Size elements = b.values.count() * over.size();
+    if (keeps_secondary_shards())
+      hop.secondary =
+          StorageType(*memory_, elements * static_cast<Size>(sizeof(T)), Category::parameters, "secondary shards");
+    const auto to = Tensor<T, 1, D>::view(hop.secondary ? hop.secondary : whole, 0, Shape<1>{{elements}});
+    const auto purpose = PurposeAt(Purpose::parameter).of(subject(b));
+    gather.pending = config_.traffic.gather_bits > 0 && over.size() > 1
+                         ? gather_quantized(over, b.values, hop, purpose)
+                         : over.start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
+                                                 buffer(to.data(), elements), purpose);
   }
+  hops_.push_back(std::move(hop));
   in_flight_.push_back(std::move(gather));
-  return gathered.storage();
 }
 
 /// Every rank's part is quantized, this one's too, so that all have the same values.
 template <class T, Device D>
-constexpr Pending<> Replicas<T, D>::gather_quantized(CommunicatorOf<D>& over, Operation& gather, PurposeAt purpose) {
-  const auto& values = gather.bucket->values;
-  gather.parts = {values.count(), config_.traffic.gather_bits, static_cast<int>(sizeof(Compute<T>))};
-  const Size part = gather.parts.bytes(), all = part * over.size();
-  gather.received = StorageType(*memory_, all, Category::communication, "quantized values");
+constexpr Pending<> Replicas<T, D>::gather_quantized(CommunicatorOf<D>& over, const Tensor<T, 1, D>& values, Hop& hop,
+                                                     PurposeAt purpose) {
+  hop.parts = {values.count(), config_.traffic.gather_bits, static_cast<int>(sizeof(Compute<T>))};
+  const Size part = hop.parts.bytes(), all = part * over.size();
+  hop.received = StorageType(*memory_, all, Category::communication, "quantized values");
   const Size at = part * over.rank();
-  ops::quantize<T, D>(*memory_, gather.parts, 1, 1, values.data(), detail::byte_of<D>(gather.received, at));
-  const Buffer own = byte_range(gather.received, at, part);
-  return over.start_all_gather(own, byte_range(gather.received, 0, all), purpose);
+  ops::quantize<T, D>(*memory_, hop.parts, 1, 1, values.data(), detail::byte_of<D>(hop.received, at));
+  const Buffer own = byte_range(hop.received, at, part);
+  return over.start_all_gather(own, byte_range(hop.received, 0, all), purpose);
 }
 
 /// `secondary` has this rank's slice of each node, in order of the nodes.
@@ -330,7 +320,7 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   if (quantizes_gradients()) return start_quantized_reduce(b, PurposeAt(Purpose::gradient).of(subject(b)));
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b)).with_digest(checks_reductions() ? &b.sum : nullptr);
   b.sum = {};
-  const Size elements = owned(b).count();
+  const Size elements = slice_of(b);
   const bool first = !b.reduced;
   StorageType sum(first ? resting_memory() : *memory_, gradient_bytes(elements),
                   first ? Category::gradients : Category::communication, "reduced gradients");
@@ -347,46 +337,48 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
 /// What replica i of the node sums are the slices of the ranks with its place on every node, in order of the nodes.
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_quantized_reduce(BucketType& b, PurposeAt purpose) {
-  const Size elements = owned(b).count(), rows = reduces_twice() ? nodes() : 1;
-  Operation reduce{.bucket = &b, .scatters = true};
-  reduce.parts = {elements, config_.traffic.reduce_bits, static_cast<int>(sizeof(Compute<T>))};
-  const Size all = reduce.parts.bytes() * group().size();
+  const Size elements = slice_of(b), rows = reduces_twice() ? nodes() : 1;
+  Operation reduce{.bucket = &b, .scatters = true, .has_hop = true};
+  Hop hop;
+  hop.parts = {elements, config_.traffic.reduce_bits, static_cast<int>(sizeof(Compute<T>))};
+  const Size all = hop.parts.bytes() * group().size();
   b.sum = {};
-  reduce.sent = StorageType(*memory_, all, Category::communication, "quantized gradients");
+  hop.sent = StorageType(*memory_, all, Category::communication, "quantized gradients");
   with_gradient_type([&]<class G>(G) {
-    ops::quantize<G, D>(*memory_, reduce.parts, rows, group().size() / rows, b.gradient.template element<const G>(0),
-                        reduce.sent.data());
+    ops::quantize<G, D>(*memory_, hop.parts, rows, group().size() / rows, b.gradient.template element<const G>(0),
+                        hop.sent.data());
   });
   b.gradient.release();
   const bool first = !b.reduced;
   StorageType sum(first ? resting_memory() : *memory_, gradient_bytes(elements),
                   first ? Category::gradients : Category::communication, "reduced gradients");
   (first ? b.reduced : reduce.summand) = std::move(sum);
-  reduce.received = StorageType(*memory_, all, Category::communication, "quantized gradients");
+  hop.received = StorageType(*memory_, all, Category::communication, "quantized gradients");
   auto& over = reduces_twice() ? *groups_.on_node : group();
-  reduce.pending = over.start_all_to_all(byte_range(reduce.sent, 0, all), byte_range(reduce.received, 0, all),
-                                         PartCounts{}, purpose);
+  reduce.pending =
+      over.start_all_to_all(byte_range(hop.sent, 0, all), byte_range(hop.received, 0, all), PartCounts{}, purpose);
+  hops_.push_back(std::move(hop));
   in_flight_.push_back(std::move(reduce));
 }
 
 /// `sum`: this rank's slice of what was received; if that is the sum of a node, quantized and sent once more.
 template <class T, Device D>
-constexpr void Replicas<T, D>::sum_received(Operation& o, const StorageType& sum) {
+constexpr void Replicas<T, D>::sum_received(const Operation& o, Hop& hop, const StorageType& sum) {
   using S = Compute<T>;
-  const QuantizedParts& parts = o.parts;
+  const QuantizedParts& parts = hop.parts;
   Size senders = group().size();
   if (reduces_twice()) {
     senders = nodes();
     const Size bytes = parts.bytes() * senders;
     auto of_node = Tensor<S, 1, D>::uninitialized(Shape<1>{{parts.count * senders}}, *memory_, Category::communication,
                                                   "gradients of the node");
-    ops::sum_quantized<S, D>(*memory_, parts, group().size() / senders, senders, o.received.data(), of_node.data());
-    ops::quantize<S, D>(*memory_, parts, 1, senders, of_node.data(), o.sent.data());
-    all_to_all(*groups_.across_nodes, byte_range(o.sent, 0, bytes), byte_range(o.received, 0, bytes),
+    ops::sum_quantized<S, D>(*memory_, parts, group().size() / senders, senders, hop.received.data(), of_node.data());
+    ops::quantize<S, D>(*memory_, parts, 1, senders, of_node.data(), hop.sent.data());
+    all_to_all(*groups_.across_nodes, byte_range(hop.sent, 0, bytes), byte_range(hop.received, 0, bytes),
                PurposeAt(Purpose::gradient).of(subject(*o.bucket)));
   }
   with_gradient_type([&]<class G>(G) {
-    ops::sum_quantized<G, D>(*memory_, parts, senders, 1, o.received.data(), sum.template element<G>(0));
+    ops::sum_quantized<G, D>(*memory_, parts, senders, 1, hop.received.data(), sum.template element<G>(0));
   });
 }
 
@@ -394,9 +386,29 @@ template <class T, Device D>
 constexpr void Replicas<T, D>::start_sum_over_copies(BucketType& b) {
   if (copies() == 1) return;
   make_room();
-  const Buffer own = gradient_buffer(b.reduced, owned(b).count());
+  const Buffer own = gradient_buffer(b.reduced, slice_of(b));
   auto pending = groups_.across_nodes->start_all_reduce(own, PurposeAt(Purpose::gradient).of(subject(b)));
   in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
+}
+
+/// True if that is all that there is to do, of a gather.
+template <class T, Device D>
+constexpr bool Replicas<T, D>::complete_hop(Operation& o, Hop hop) {
+  BucketType& b = *o.bucket;
+  if (hop.received) {
+    if (o.scatters) {
+      sum_received(o, hop, o.summand ? o.summand : b.reduced);
+    } else {
+      const StorageType& values = hop.secondary ? hop.secondary : o.kept;
+      ops::sum_quantized<T, D>(*memory_, hop.parts, 1, hop.secondary ? nodes() : shards().size(), hop.received.data(),
+                               values.template element<T>(0));
+    }
+    hop.sent.release(), hop.received.release();
+  }
+  if (!hop.secondary) return !o.scatters;
+  b.secondary = std::move(hop.secondary);
+  gather_on_node(b, b.secondary, o.kept).wait();
+  return true;
 }
 
 template <class T, Device D>
@@ -405,21 +417,8 @@ constexpr void Replicas<T, D>::complete_oldest() {
   o.pending.wait();
   o.gathering.wait();
   BucketType& b = *o.bucket;
-  if (o.received) {
-    if (o.scatters) {
-      sum_received(o, o.summand ? o.summand : b.reduced);
-    } else {
-      const StorageType& values = o.secondary ? o.secondary : o.kept;
-      ops::sum_quantized<T, D>(*memory_, o.parts, 1, o.secondary ? nodes() : shards().size(), o.received.data(),
-                               values.template element<T>(0));
-    }
-    o.sent.release(), o.received.release();
-  }
-  if (o.secondary) {
-    b.secondary = std::move(o.secondary);
-    return gather_on_node(b, b.secondary, o.kept).wait();
-  }
-  const Size bytes = owned_gradient_bytes(b);
+  if (o.has_hop && complete_hop(o, hops_.take_front())) return;
+  const Size bytes = slice_bytes(b);
   const bool checks = o.scatters && checks_reductions();
   if (checks && !o.summand) prints_.begin(b.number);
   if (checks && o.summand) prints_.check_resting(b.number, b.reduced, bytes);
@@ -434,7 +433,7 @@ constexpr void Replicas<T, D>::complete_oldest() {
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::add_summand(const Operation& o) {
-  const Shape<1> slice{{owned(*o.bucket).count()}};
+  const Shape<1> slice{{slice_of(*o.bucket)}};
   with_gradient_type([&]<class G>(G) {
     ops::add_into(Tensor<G, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<G, 1, D>::view(o.summand, 0, slice));
   });
@@ -445,7 +444,7 @@ constexpr void Replicas<T, D>::add_summand(const Operation& o) {
 /// digests of a slice are equal. Allocates nothing.
 template <class T, Device D>
 constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum) {
-  const Size slice = owned(b).count(), bytes = owned_gradient_bytes(b);
+  const Size slice = slice_of(b), bytes = slice_bytes(b);
   const auto note = [&](Size which) { prints_.add(b.number, which, sum, bytes); };
   const auto reduce_rotated = [&](Size by) {
     ops::rotate<D>(*memory_, whole.data(), gradient_bytes(b.count), by);

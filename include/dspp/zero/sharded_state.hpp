@@ -240,7 +240,8 @@ constexpr void fill_parameters(Holder& holder, B& b, Range range, const Source& 
   if constexpr (requires { holder.require_untrained(); }) holder.require_untrained();
   if constexpr (requires { holder.finish_step(); }) holder.finish_step();
   holder.replicas().complete_all();
-  for (auto* unit : holder.units()) unit->forget_copies();
+  if (!__builtin_is_constant_evaluated())  // where values are set once, before any is gathered
+    for (auto* unit : holder.units()) unit->forget_copies();
   const int tp_rank = holder.world().place().tp;
   fill_bucket(b, holder.replicas(), tp_rank, range, source);
   if constexpr (requires { holder.state(); }) holder.state().fill_master(b, tp_rank, range, source);

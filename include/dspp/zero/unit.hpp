@@ -129,9 +129,9 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
   this->gradients.reserve(parameters_.size());
   BucketType* b = nullptr;
   int number = -1;
-  const auto place = [&](ParameterBase<D>* p, bool apart) {
+  const auto place = [&](ParameterBase<D>* p) {
     const Size size = round_up(p->count(), alignment);
-    const bool new_bucket = apart || !b || b->count + size > limit;
+    const bool new_bucket = !b || b->count + size > limit;
     if (new_bucket) {
       buckets_.resize(static_cast<std::size_t>(++number + 1));
       b = &buckets_.back();
@@ -153,10 +153,13 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
   };
   bool any[6] = {};
   for (const ParameterBase<D>* p : parameters_) any[kind_of(*p)] = true;
+  const bool mixed = any[0] + any[1] + any[2] + any[3] + any[4] + any[5] > 1;
   for (int kind = 0; kind < 6; ++kind) {
-    bool apart = true;
-    for (std::size_t i = parameters_.size(); any[kind] && i-- > 0;)
-      if (kind_of(*parameters_[i]) == kind) place(parameters_[i], std::exchange(apart, false));
+    if (any[kind]) {
+      b = nullptr;  // a bucket of its own
+      for (std::size_t i = parameters_.size(); i-- > 0;)
+        if (!mixed || kind_of(*parameters_[i]) == kind) place(parameters_[i]);
+    }
     if (kind == 3) trained_ = number + 1;
   }
   for (BucketType& laid : buckets_) laid.count = round_up(laid.count, alignment * replicas);

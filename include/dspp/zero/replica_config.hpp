@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a policy says of states and their traffic, as values; the groups of replicas; and the host's memory.
+#pragma once
+
+#include <type_traits>
+
+#include <dspp/autograd/context.hpp>
+#include <dspp/placement/offload.hpp>
+#include <dspp/placement/replica_traffic.hpp>
+#include <dspp/zero/stage.hpp>
+
+namespace dspp {
+
+struct ReplicaConfig {
+  StageRule rule{};
+  bool wide_gradients = false;    ///< f32 beside bf16 or f16 values
+  Size bucket_bytes = 32_MiB;     ///< of values; a larger parameter gets its own bucket
+  Tier optimizer = Tier::device;  ///< where the optimizer's state rests
+  OffloadConfig offload{};
+  ReplicaTraffic traffic{};
+  Tier parameters = Tier::device;   ///< where slices of values and reduced gradients rest, if values are split
+  Tier activations = Tier::device;  ///< where recomputations keep their inputs
+  bool partitions_activations = false;
+
+  constexpr bool uses_host() const {
+    return optimizer == Tier::host || parameters == Tier::host || activations == Tier::host;
+  }
+};
+
+/// The host's memory beside the device's, for what rests there. Outlives what is in it.
+template <Device D>
+class HostMemory {
+ public:
+  constexpr explicit HostMemory(bool is_used) {
+    if constexpr (std::is_default_constructible_v<Memory<D>>)
+      if (is_used) memory_ = new Memory<D>();
+  }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  constexpr ~HostMemory() { delete memory_; }
+  /// Null if it is not used.
+  constexpr Memory<D>* memory() const { return memory_; }
+
+ private:
+  Memory<D>* memory_ = nullptr;
+};
+
+/// The communicators of a model's replicas: of all, and by node (comm/rank_groups.hpp).
+template <Device D>
+struct ReplicaGroups {
+  CommunicatorOf<D>* all = nullptr;
+  CommunicatorOf<D>* on_node = nullptr;
+  CommunicatorOf<D>* across_nodes = nullptr;
+};
+
+}  // namespace dspp
