@@ -4,12 +4,14 @@
 
 #include <utility>
 
+#include <dspp/autograd/context.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/quantize.hpp>
 #include <dspp/zero/bucket.hpp>
 #include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/replica_config.hpp>
+#include <dspp/zero/stage.hpp>
 
 namespace dspp {
 
