@@ -101,7 +101,8 @@ TEST_CASE("MPI ranks of one machine share a node, and report the order of their 
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
     const MpiWorld world(Mesh(Degrees{.data = mpi_ranks()}), {.timeout_seconds = 20, .sum_order = order});
     CHECK(world.nodes().count() == hosts);
-    CHECK(world.groups().node == NodePlace{world.rank() / on_each, hosts, world.rank() % on_each, on_each});
+    CHECK(world.groups().node ==
+          NodePlace{world.rank() / on_each, hosts, world.rank() % on_each, on_each, hosts > 1 ? on_each : 0});
     CHECK(world.groups().world.sum_order() == (mpi_ranks() == 1 ? SumOrder::exact : order));
     AnyCommunicator on_node = world.groups().node_replicas, across = world.groups().across_nodes;
     CHECK(on_node.size() == (hosts > 1 ? on_each : 1));

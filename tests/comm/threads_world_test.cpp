@@ -79,6 +79,16 @@ TEST_CASE("the replicas of a thread world have groups by node where every node h
   sums_of({.data = 3, .tp = 2}, 3, 1, 1);  // nodes that cut Tp
 }
 
+TEST_CASE("a rank knows how many ranks each node has, in a row") {
+  const auto on_each = [](std::vector<int> keys) { return Nodes(keys).of(0).ranks_per_node; };
+  CHECK(on_each({7, 7, 3, 3}) == 2);
+  CHECK(on_each({7, 3, 2}) == 1);
+  CHECK(on_each({7, 7, 7, 7}) == 0);  // one node
+  CHECK(on_each({7, 3, 7, 3}) == 0);  // in turns
+  CHECK(on_each({7, 7, 3, 3, 3, 1}) == 0);
+  CHECK(on_each({7, 7, 7, 3}) == 0);
+}
+
 TEST_CASE("the nodes of a rank's replicas are counted where they are blocks of as many") {
   const auto on_node = [](std::vector<int> keys, Degrees degrees) {
     return Nodes(keys).replicas_on_node(Mesh(degrees));

@@ -184,7 +184,7 @@ inline constexpr bool takes_average_along = std::is_same_v<O, DrawnOptimizer>;
 
 template <class P, class O, template <class> class Model>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split,
-                              const ReplicaConfig& zero, Size peak) {
+                              const ReplicaConfig& zero, Size peak, Size host, Size disk) {
   const Plan paper = dspp::detail::plan_with<Model<P>>(
       task.model, {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
       {.data = split.data,
@@ -209,6 +209,9 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
          differ("traffic across nodes", paper.across_traffic.total(), measured(world.across_nodes())) +
          differ("Cp traffic", paper.traffic_along.cp.total(), measured(world.cp())) +
          differ("Tp traffic", paper.traffic_along.tp.total(), measured(world.tp())) +
+         differ("bytes of the host's memory", paper.host, host) + differ("bytes of a file", paper.disk, disk) +
+         differ("bytes inside of nodes", paper.links.inner, world.links().inner) +
+         differ("bytes between nodes", paper.links.outer, world.links().outer) +
          differ("world traffic", paper.world_traffic.total(), measured(world.all()));
 }
 
@@ -272,7 +275,9 @@ class Trainee {
   void compare_with_plan() {
     if (split_.even()) {
       const Size peak = world_.memory().peak();
-      fault_ += detail::compare_with_plan<P, O, Model>(world_, task_, split_, replicas(), peak);
+      fault_ +=
+          detail::compare_with_plan<P, O, Model>(world_, task_, split_, replicas(), peak,
+                                                 engine_.replicas().host_bytes(), engine_.state().store().disk_bytes());
     }
   }
   /// The loss of the step's samples: in the micro-batches of training, or, in every second step, one batch a rank, of

@@ -30,8 +30,9 @@ class KeptInput {
     part_ = Tensor<T, 1, D>::uninitialized(shape(length), how.host ? *how.host : *context.memory, Category::activations,
                                            "kept input");
     constexpr auto width = static_cast<Size>(sizeof(T));
-    copy_bytes<D>(part_.storage(), 0, x.storage(), (x.offset() + begin) * width,
-                  std::min(length, count - begin) * width);
+    // Through the device's memory, whose profiler hears of it.
+    D::copy(*context.memory, byte_of<D>(part_.storage(), 0), byte_of<D>(x.storage(), (x.offset() + begin) * width),
+            std::min(length, count - begin) * width);
   }
 
   /// The input, in the device's memory. Once: what was kept is released.

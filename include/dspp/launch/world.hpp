@@ -100,8 +100,7 @@ class World {
   constexpr LinkBytes links() const {
     if (node_.nodes == 1) return {traffic().without(Purpose::check).total(), 0};
     LinkBytes sum;
-    if (node_.nodes * node_.local_size != size() || node_.node * node_.local_size + node_.local_rank != rank_)
-      return sum;
+    if (node_.ranks_per_node == 0) return sum;
     add_links(sum, groups_.world, {0, 1, size()});
     add_links(sum, groups_.replicas, mesh_.replicas(rank_));
     sum.inner += without_checks(groups_.node_replicas);
@@ -121,7 +120,7 @@ class World {
     const Size bytes = without_checks(group);
     if (members.size == 1 || bytes == 0) return;
     Size far = 0;
-    for (int i = 0; i < members.size; ++i) far += members[i] / node_.local_size != rank_ / node_.local_size ? 1 : 0;
+    for (int i = 0; i < members.size; ++i) far += members[i] / node_.ranks_per_node != node_.node ? 1 : 0;
     const Size outer = bytes * far / (members.size - 1);
     sum.outer += outer, sum.inner += bytes - outer;
   }

@@ -17,6 +17,7 @@ struct NodePlace {
   int nodes = 1;
   int local_rank = 0;  ///< among the ranks of its node
   int local_size = 1;
+  int ranks_per_node = 0;  ///< of each node, in a row; 0: one node, or nodes that are otherwise
 
   friend constexpr bool operator==(const NodePlace&, const NodePlace&) = default;
 };
@@ -75,6 +76,10 @@ DSPP_INLINE Nodes::Nodes(const std::vector<int>& keys) {
     place.nodes = count_;
     place.local_size = sizes[static_cast<std::size_t>(place.node)];
   }
+  const int size = count_ > 1 ? sizes[0] : 0;
+  bool in_rows = size > 0 && count_ * size == ranks();
+  for (int r = 0; in_rows && r < ranks(); ++r) in_rows = of(r).node == r / size;
+  for (NodePlace& place : places_) place.ranks_per_node = in_rows ? size : 0;
 }
 
 DSPP_INLINE int Nodes::replicas_on_node(const Mesh& mesh) const {

@@ -213,7 +213,8 @@ constexpr NodePlace connect_nodes(const Mesh& mesh, int rank, const PlanOptions&
     groups.node_replicas = Recorder<>(position % on_node, on_node, options.sum_order);
     groups.across_nodes = Recorder<>(position / on_node, replicas.size / on_node, options.sum_order);
   }
-  return {node, nodes, rank - node * size, std::min(size, ranks - node * size)};
+  return {node, nodes, rank - node * size, std::min(size, ranks - node * size),
+          nodes > 1 && ranks % size == 0 ? size : 0};
 }
 
 /// One step, from the construction of engine and average on: all but what the ledger sums up at the end.

@@ -122,8 +122,8 @@ class Replicas {
         } catch (...) {  // the communicator keeps the error for its next call
         }
       }
-      if (oldest.has_hop) hops_.take_front();
     }
+    hops_.free();
   }
   constexpr bool involves(const BucketType& bucket) const {
     for (const Operation& o : in_flight_)
