@@ -27,7 +27,7 @@ std::vector<Case> cases() {
 }
 
 /// The file size limit: `full` is that long, and the programs' files are shorter.
-constexpr rlim_t largest_file_bytes = 1 << 26;
+constexpr rlim_t largest_file_bytes = 1 << 27;
 
 Result in_shell(const Job& job, const std::string& line) {
   job.folder.write("full", "");

@@ -434,6 +434,17 @@ void CheckedRank<T, D>::compare(const std::int64_t* words) {
                     "ranks of Tp need the same gradient of what they share");
 }
 
+/// What CheckedRank::write_words fetches of an engine's state, on paper: windows, if that is on a disk.
+template <class Engine>
+constexpr void fetch_on_paper(Engine& engine) {
+  for (auto* unit : engine.units())
+    for (auto& b : unit->trained_buckets()) {
+      bool any = false;
+      b.for_each_part(engine.replicas().owned(b), [&](const auto&, Size, Size) { any = true; });
+      if (any) engine.state().of(b);
+    }
+}
+
 /// Calls f(rank) with this rank's part in a check.
 template <class Engine, class F>
 void with_checked_rank(Engine& engine, RankCheck<typename Engine::D>& check, double norm, F f) {
@@ -462,6 +473,7 @@ constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check,
   double norm = 0;
   scalars.read([&](const auto* host) { norm = host[StepScalars::gradient_norm]; });
   const auto with_rank = [&](auto f) { detail::with_checked_rank(engine, check, norm, f); };
+  if (own == nullptr) detail::fetch_on_paper(engine);
   D::write(world.memory(), own, detail::check_words,
            [&](auto* host) { with_rank([&](auto rank) { rank.write_words(host); }); });
   all_gather(world.all(), buffer(static_cast<const std::int64_t*>(own), detail::check_words),
