@@ -77,7 +77,7 @@ namespace {
 
 /// M in three segments under P and under Q, which differs in where inputs are kept. `saved`: of the bytes of an input
 /// what the device no longer keeps.
-template <template <class> class M, class P, class Q, class... More>
+template <template <class...> class M, class P, class Q, class... More>
 void check_kept(const Cell& given, double saved) {
   Cell cell = given;
   cell.layers = layers, cell.segments = 3;
