@@ -24,7 +24,7 @@ TEST_CASE("nodes of consecutive ranks: one, two, one each, and a last one that i
   CHECK(places(Nodes::of_blocks(1, 1)) == Places{{0, 1, 0, 1}});
   CHECK(places(Nodes::of_blocks(2, 0)) == Places{{0, 1, 0, 2}, {0, 1, 1, 2}});
   CHECK(places(Nodes::of_blocks(3, 2)) == Places{{0, 2, 0, 2}, {0, 2, 1, 2}, {1, 2, 0, 1}});
-  CHECK(places(Nodes::of_blocks(4, 2)) == Places{{0, 2, 0, 2}, {0, 2, 1, 2}, {1, 2, 0, 2}, {1, 2, 1, 2}});
+  CHECK(places(Nodes::of_blocks(4, 2)) == Places{{0, 2, 0, 2, 2}, {0, 2, 1, 2, 2}, {1, 2, 0, 2, 2}, {1, 2, 1, 2, 2}});
   CHECK(places(Nodes::of_blocks(4, 3)) == Places{{0, 2, 0, 3}, {0, 2, 1, 3}, {0, 2, 2, 3}, {1, 2, 0, 1}});
   CHECK(places(Nodes::of_blocks(4, 4)) == places(Nodes::of_blocks(4, 0)));
   CHECK(Nodes::of_blocks(4, 1).count() == 4);
