@@ -109,7 +109,7 @@ TEST_CASE_TEMPLATE("a block with an element that is not finite is NaN, and no ot
   using C = Compute<T>;
   for (const int bits : {8, 4})
     for (const C odd : {Limits<T>::quiet_NaN(), -Limits<T>::quiet_NaN(), Limits<T>::infinity(), -Limits<T>::infinity()})
-      for (const std::size_t at : {0, 255, 256, 400}) {
+      for (const std::size_t at : {0u, 255u, 256u, 400u}) {
         const QuantizedParts parts = parts_of<T>(600, bits);
         auto x = elements<T>(600, 4);
         x[at] = static_cast<T>(odd);
