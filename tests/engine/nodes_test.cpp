@@ -246,10 +246,12 @@ TEST_CASE("all of ZeRO++ together, in bf16 with accumulation") {
 
 namespace {
 
-/// Batches of the tokens of small_gpt().
+/// Batches of the tokens of small_gpt(): three samples of a data rank, of which a rank of Cp has its part.
 template <class P>
 Batch<Cpu> batch_for(World<P>& world, Size step) {
-  return batch_of(world.memory(), 12 * step, 3 * world.data_rank(), 3, 12, small_gpt().vocabulary);
+  constexpr Size own = 12 / P::cp;
+  return batch_of(world.memory(), 12 * step, 3 * world.data_rank(), 3, own, small_gpt().vocabulary,
+                  own * world.cp_rank());
 }
 
 /// The sentence of rank 0 after training on four ranks of two nodes, in which `change` may change its engine after the
@@ -328,7 +330,7 @@ TEST_CASE("a flipped bit of a node's reduced gradient stops all nodes, in steps 
       }
 }
 
-TEST_CASE("ranks of Tp that share parameters keep the same bits of them beside quantized traffic") {
+TEST_CASE("ranks of Tp that share parameters keep the same bits of them beside quantized traffic over Data and Cp") {
   const auto trains = [](auto policy) {
     using P = decltype(policy);
     return sentence_of([&] {
@@ -342,7 +344,7 @@ TEST_CASE("ranks of Tp that share parameters keep the same bits of them beside q
           });
     });
   };
-  CHECK(trains(Policy<F64, Tp<2>, Zero<3>, GatherAs<Int8>, ReduceAs<Int4>>{}) == "no error");
+  CHECK(trains(Policy<F64, Tp<2>, Cp<2>, Zero<3>, GatherAs<Int8>, ReduceAs<Int4>>{}) == "no error");
 }
 
 TEST_CASE("a profile under shards within nodes has the bytes that were read, inside of nodes and across") {

@@ -259,9 +259,8 @@ TEST_CASE("--profile prints a table of the steps, and --trace writes their timel
   const Result result = job.train("--steps 3 --ranks 2 --profile --trace trace.json");
   REQUIRE(result.status == 0);
   CHECK(result.out.find("  a step of rank 0 ") != std::string::npos);
-  const bool has_layers = result.out.find("  . blocks.*") != std::string::npos;
-  // On a busy machine ranks wait for one another so long that layers are in the row of what is short.
-  CHECK((has_layers || result.out.find("  . others, of less than half a percent each") != std::string::npos));
+  // A rank alone: two may wait for one another so long that no layer takes half a percent of a step.
+  CHECK(job.train("--steps 3 --ranks 1 --profile").out.find("  . blocks.*") != std::string::npos);
   const JsonTree trace = json_tree(job.folder.read("trace.json"), "a trace");
   CHECK(trace.find("traceEvents")->items.size() > 100);
   const Result plain = job.train("--steps 3 --ranks 2 --trace trace.json");

@@ -20,10 +20,10 @@ struct Strategy {
   using ZeroStage = detail::pick<detail::Role::zero, Zero<0>, Members...>;
   using Precision = detail::pick<detail::Role::precision, F32, Members...>;
   using GradientChoice = detail::pick<detail::Role::gradients, Gradients<ByUse>, Members...>;
-  using ShardsChoice = detail::pick<detail::Role::shards, detail::ShardsOverReplicas, Members...>;
-  using SecondaryChoice = detail::pick<detail::Role::secondary, detail::NoSecondaryShards, Members...>;
-  using GatherChoice = detail::pick<detail::Role::gather, GatherAs<detail::AsTheyAre>, Members...>;
-  using ReduceChoice = detail::pick<detail::Role::reduce, ReduceAs<detail::AsTheyAre>, Members...>;
+  using ShardsChoice = detail::pick<detail::Role::shards, detail::Unnamed, Members...>;
+  using SecondaryChoice = detail::pick<detail::Role::secondary, detail::Unnamed, Members...>;
+  using GatherChoice = detail::pick<detail::Role::gather, detail::Unnamed, Members...>;
+  using ReduceChoice = detail::pick<detail::Role::reduce, detail::Unnamed, Members...>;
   using TensorAxis = detail::pick<detail::Role::tp, Tp<1>, Members...>;
   using PipelineAxis = detail::pick<detail::Role::pp, Pp<1>, Members...>;
   using ContextAxis = detail::pick<detail::Role::cp, Cp<1>, Members...>;
@@ -31,10 +31,10 @@ struct Strategy {
   using Sequence = detail::pick<detail::Role::sequence, NoSequenceParallel, Members...>;
   using Inputs = detail::pick<detail::Role::inputs, KeepInputs, Members...>;
   using Attention = detail::pick<detail::Role::attention, AttentionBy<Fastest>, Members...>;
-  using OffloadChoice = detail::pick<detail::Role::offload, detail::Resident, Members...>;
-  using ParameterOffloadChoice = detail::pick<detail::Role::offload_parameters, detail::Resident, Members...>;
-  using ActivationOffloadChoice = detail::pick<detail::Role::offload_activations, detail::Resident, Members...>;
-  using PartitionChoice = detail::pick<detail::Role::partition, detail::WholeActivations, Members...>;
+  using OffloadChoice = detail::pick<detail::Role::offload, detail::Unnamed, Members...>;
+  using ParameterOffloadChoice = detail::pick<detail::Role::offload_parameters, detail::Unnamed, Members...>;
+  using ActivationOffloadChoice = detail::pick<detail::Role::offload_activations, detail::Unnamed, Members...>;
+  using PartitionChoice = detail::pick<detail::Role::partition, detail::Unnamed, Members...>;
   using DeviceType = detail::pick<detail::Role::device, Cpu, Members...>;
 
   using Element = typename Precision::Element;
@@ -49,11 +49,10 @@ struct Strategy {
   static constexpr Tier parameter_tier = detail::TierOf<ParameterOffloadChoice>::tier;
   static constexpr Tier activation_tier = detail::TierOf<ActivationOffloadChoice>::tier;
   static constexpr bool partitions_activations = std::is_same_v<PartitionChoice, PartitionActivations>;
-  static constexpr ReplicaTraffic replica_traffic{
-      .shards_within_node = !std::is_same_v<ShardsChoice, detail::ShardsOverReplicas>,
-      .secondary_shards = !std::is_same_v<SecondaryChoice, detail::NoSecondaryShards>,
-      .gather_bits = detail::bits_of<GatherChoice>,
-      .reduce_bits = detail::bits_of<ReduceChoice>};
+  static constexpr ReplicaTraffic replica_traffic{.shards_within_node = !std::is_same_v<ShardsChoice, detail::Unnamed>,
+                                                  .secondary_shards = !std::is_same_v<SecondaryChoice, detail::Unnamed>,
+                                                  .gather_bits = detail::bits_of<GatherChoice>,
+                                                  .reduce_bits = detail::bits_of<ReduceChoice>};
 
   /// The state of the residual stream, [batch, sequence, width], over Tp.
   using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;

@@ -174,9 +174,8 @@ struct KernelsOf<AttentionBy<X>> {
   using type = std::conditional_t<known, X, Fastest>;
 };
 
-/// Offloads nothing.
-struct Resident {};
-struct WholeActivations {};
+/// In place of a member that a policy does not name.
+struct Unnamed {};
 template <class Member>
 struct TierOf {
   static constexpr Tier tier = Tier::device;
@@ -193,12 +192,7 @@ struct TierOf<Offload<What, Where>> {
   static constexpr Tier tier = std::conditional_t<known, Where, Host>::tier;
 };
 
-/// Shards over all replicas, no second ones, and elements that travel as they are.
-struct ShardsOverReplicas {};
-struct NoSecondaryShards {};
-struct AsTheyAre {
-  static constexpr int bits = 0;
-};
+/// Of an element that travels; 0: as it is.
 template <class Member>
 inline constexpr int bits_of = 0;
 template <class X>
@@ -216,7 +210,7 @@ inline constexpr bool is_known_format = true;
 template <class X>
 inline constexpr bool is_known_format<GatherAs<X>> = std::is_same_v<X, Int8> || std::is_same_v<X, Int4>;
 template <class X>
-inline constexpr bool is_known_format<ReduceAs<X>> = std::is_same_v<X, Int8> || std::is_same_v<X, Int4>;
+inline constexpr bool is_known_format<ReduceAs<X>> = is_known_format<GatherAs<X>>;
 template <class Member>
 inline constexpr bool is_known_group = true;
 template <class X>

@@ -174,6 +174,7 @@ class Replicas {
   static constexpr Buffer byte_range(const StorageType& storage, Size begin, Size count) {
     return {detail::byte_of<D>(storage, begin), count, ElementType::u8};
   }
+  constexpr const StorageType& slice_for_sum(BucketType& b, StorageType& summand);
   constexpr void start_all_reduce(BucketType& b);
   constexpr void start_quantized_reduce(BucketType& b, PurposeAt purpose);
   constexpr void sum_received(const Operation& o, Hop& hop, const StorageType& sum);
@@ -313,6 +314,16 @@ constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   in_flight_.back().gathering = group().start_all_gather(own, whole, purpose);
 }
 
+/// Memory for this rank's slice of a sum: the reduced gradient if there is none yet, else `summand`.
+template <class T, Device D>
+constexpr const Storage<Memory<D>>& Replicas<T, D>::slice_for_sum(BucketType& b, StorageType& summand) {
+  const bool first = !b.reduced;
+  StorageType& sum = first ? b.reduced : summand;
+  sum = StorageType(first ? resting_memory() : *memory_, slice_bytes(b),
+                    first ? Category::gradients : Category::communication, "reduced gradients");
+  return sum;
+}
+
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   make_room();
@@ -322,13 +333,9 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   if (quantizes_gradients()) return start_quantized_reduce(b, PurposeAt(Purpose::gradient).of(subject(b)));
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b)).with_digest(checks_reductions() ? &b.sum : nullptr);
   b.sum = {};
-  const Size elements = slice_of(b);
-  const bool first = !b.reduced;
-  StorageType sum(first ? resting_memory() : *memory_, gradient_bytes(elements),
-                  first ? Category::gradients : Category::communication, "reduced gradients");
-  auto pending = shards().start_reduce_scatter(whole, gradient_buffer(sum, elements), purpose);
-  StorageType summand;  // no conditional expression: g++ 12 frees its temporary twice in constant expressions
-  (first ? b.reduced : summand) = std::move(sum);
+  StorageType summand;
+  const StorageType& sum = slice_for_sum(b, summand);
+  auto pending = shards().start_reduce_scatter(whole, gradient_buffer(sum, slice_of(b)), purpose);
   in_flight_.push_back(Operation{.bucket = &b,
                                  .kept = std::exchange(b.gradient, {}),
                                  .summand = std::move(summand),
@@ -351,10 +358,7 @@ constexpr void Replicas<T, D>::start_quantized_reduce(BucketType& b, PurposeAt p
                         hop.sent.data());
   });
   b.gradient.release();
-  const bool first = !b.reduced;
-  StorageType sum(first ? resting_memory() : *memory_, gradient_bytes(elements),
-                  first ? Category::gradients : Category::communication, "reduced gradients");
-  (first ? b.reduced : reduce.summand) = std::move(sum);
+  slice_for_sum(b, reduce.summand);
   hop.received = StorageType(*memory_, all, Category::communication, "quantized gradients");
   auto& over = reduces_twice() ? *groups_.on_node : group();
   reduce.pending =
