@@ -437,6 +437,7 @@ void CheckedRank<T, D>::compare(const std::int64_t* words) {
 /// What CheckedRank::write_words fetches of an engine's state, on paper: windows, if that is on a disk.
 template <class Engine>
 constexpr void fetch_on_paper(Engine& engine) {
+  if (engine.state().store().tier() != Tier::disk) return;
   for (auto* unit : engine.units())
     for (auto& b : unit->trained_buckets()) {
       bool any = false;
