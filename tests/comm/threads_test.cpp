@@ -109,6 +109,23 @@ TEST_CASE("a gather of more than the caches hold moves every byte, from aligned 
   });
 }
 
+TEST_CASE("a reduce-scatter of more than the caches hold has the sums of every element, and writes no other") {
+  const Size count = 8388611;  // of f64 more than 64 MiB a rank, and neither whole lines nor whole tiles
+  const ThreadGroup group(2);
+  run_ranks(group, [&](int rank) {
+    Threads c = group.communicator(rank);
+    std::vector<double> in(static_cast<std::size_t>(2 * count)), out(static_cast<std::size_t>(count + 2), -1);
+    std::iota(in.begin(), in.end(), rank * 0.5);
+    reduce_scatter(c, all_of(std::as_const(in)), buffer(out.data() + 1, count), Purpose::gradient);
+    Size wrong = 0;
+    for (Size i = 0; i < count; ++i)
+      wrong += out[static_cast<std::size_t>(i + 1)] != 2.0 * static_cast<double>(rank * count + i) + 0.5;
+    CHECK(wrong == 0);
+    CHECK(out.front() == -1);
+    CHECK(out.back() == -1);
+  });
+}
+
 TEST_CASE("1000 random programs end with the right bits on ranks with random delays") {
   check_random_programs<RecordedWorld<ThreadsWorld>>(2, 400);
   check_random_programs<RecordedWorld<ThreadsWorld>>(3, 300);

@@ -85,6 +85,7 @@ comm/sum_order.hpp | comm/sum_order_test.cpp
 comm/threads/rank.hpp | comm/threads_rank_test.cpp comm/failure_state_test.cpp comm/threads_test.cpp
 comm/threads/run_ranks.hpp | launch/run_test.cpp faults/watches_test.cpp comm/threads_world_test.cpp
 comm/threads/share.hpp | comm/threads_test.cpp
+comm/threads/streamed_copy.hpp | comm/streamed_copy_test.cpp
 comm/threads/table.hpp | comm/threads_table_test.cpp comm/threads_world_test.cpp
 comm/threads/threads.hpp | comm/threads_test.cpp comm/threads_world_test.cpp
 comm/threads/world.hpp | comm/threads_world_test.cpp comm/threads_test.cpp
@@ -127,10 +128,15 @@ comm/posted.hpp | for (int r = 0; r [<] size; ++r) | no rank is behind the last
 comm/rank_sum.hpp | for (; i + sum_block [<=] count; i += sum_block) { | the rest of the block is summed behind the loop
 comm/rank_sum.hpp | if (i [<] count) sum_one_block( | sums nothing
 comm/self.hpp | if (in.data != out.data && in.count [>] 0) copy_( | copies nothing
-comm/threads/share.hpp | if (ready [>] gathered) { | reads nothing
 comm/threads/share.hpp | for (Size at = 0; at [<] p.count; at += tile) { | sums nothing
 comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | copies nothing
-comm/threads/share.hpp | if (whole [>=] streamed_bytes && | the same bytes by the other way
+comm/threads/share.hpp | for (Size at = begin; at [<] end; at += tile) { | sums nothing
+comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += tile_bytes) { | copies nothing
+comm/threads/share.hpp | for (Size i = 0; i [<] count; i += together) { | sums nothing
+comm/threads/share.hpp | if (whole [>=] streamed_bytes) | the same bytes by the other way
+comm/threads/share.hpp | if (places == 1 && whole [<] streamed_bytes) | the same bytes by the other way
+comm/threads/share.hpp | const Size together = (whole [<] streamed_bytes ? | the same sums in other pieces
+comm/threads/streamed_copy.hpp | if (bytes [<] before + streamed_line) { | the same bytes by the other way
 LIST
 }
 

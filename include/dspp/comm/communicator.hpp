@@ -43,7 +43,7 @@ namespace dspp {
 ///   overlap is an error, and so is any in all_to_all. u8 is moved but not summed.
 /// - Coalesced: a list of pairs has the results of its pairs one by one, with one synchronisation. The list itself is
 ///   copied at issue; the memory it points to must live until wait() returns.
-/// - Memory: when wait() returns or throws, no other rank reads this rank's memory.
+/// - Memory: when wait() returns or throws, no other rank accesses this rank's memory.
 /// - Failures: ranks that disagree, fail, leave or do not call give an Error with a sentence on every rank, never a
 ///   hang; afterwards every call on the group throws that first error.
 /// - Traffic: traffic() counts the bytes that this rank read from the others; complete once every operation is waited

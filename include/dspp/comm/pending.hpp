@@ -63,7 +63,7 @@ class Pending<> {
     if (how_ != nullptr) drop();
   }
 
-  /// After it, operations of the memory's device see the results, and no other rank reads this rank's memory: where
+  /// After it, operations of the memory's device see the results, and no other rank accesses this rank's memory: where
   /// operations are done when they return, the results are there. Throws: Error of the communicator.
   constexpr void wait() {
     if (how_ == nullptr) return;

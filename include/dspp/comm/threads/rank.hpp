@@ -32,7 +32,7 @@ struct WaitPolicy {
 ///
 ///   called   every rank must have posted the same, and have moved what it writes in the operations before
 ///   moved    this rank does its share (RankShare)
-///   drained  no other rank still reads this rank's memory
+///   drained  no other rank still accesses this rank's memory
 ///
 /// While a rank waits in one group it also advances its operations in the other groups of the world, so the order of
 /// waits across groups cannot deadlock. Used by one thread at a time.

@@ -22,14 +22,14 @@ class RankShare {
   /// device; false also once the group has failed. It fails the group rather than throw.
   virtual bool run(std::uint64_t operation) = 0;
 
-  /// All ranks that read this rank's memory for `operation` have run it: what this rank issues from now on comes after.
-  /// False once the group has failed.
+  /// All ranks that access this rank's memory for `operation` have run it: what this rank issues from now on comes
+  /// after. False once the group has failed.
   virtual bool complete(std::uint64_t operation) {
     static_cast<void>(operation);
     return true;
   }
 
-  /// Returns the bytes that run() read from other ranks for the operation, and resets the count.
+  /// Returns the bytes that came from other ranks for the operation, and resets the count.
   virtual Size finish() = 0;
 
   /// After a failure, when no rank begins anything any more: returns when nothing that was begun is under way.
@@ -46,7 +46,7 @@ constexpr Size slice_of_sum(Size count, int rank, int ranks) {
   return count * rank / ranks;
 }
 
-/// True if no other rank reads the memory of the rank that posted `mine`.
+/// True if no other rank accesses the memory of the rank that posted `mine`.
 inline bool is_unread(const Posted& mine, int rank) {
   return mine.collective == Collective::barrier || (mine.collective == Collective::broadcast && rank != mine.root) ||
          (mine.collective == Collective::send && rank == receiver);

@@ -10,20 +10,18 @@
 
 #include <dspp/comm/rank_sum.hpp>
 #include <dspp/comm/threads/rank_share.hpp>
-
-#if DSPP_HAS_SSE2()
-#include <emmintrin.h>
-#endif
+#include <dspp/comm/threads/streamed_copy.hpp>
 
 namespace dspp::detail {
 
-/// Sums and copies directly between the ranks' buffers, without temporaries; counts the bytes read from other ranks.
+/// Sums and copies directly between the ranks' buffers, without temporaries; counts the bytes that come from other
+/// ranks.
+///
+/// Whoever has what several ranks are to get writes it to all of them, piece by piece while it is in a cache: a rank's
+/// sums of an all-reduce, its part of an all-gather. Each byte is then read once.
 ///
 /// Under SumOrder::transport each slice is added in ring order: in an all-reduce from the rank after its owner onwards,
 /// in a reduce-scatter from the owner backwards.
-///
-/// All-reduce works in tiles: a rank sums a tile of its slice in place, publishes it, and gathers the published tiles
-/// of the others while both are in the shared cache.
 class ThreadShare final : public RankShare {
  public:
   ThreadShare(ThreadTable& table, int rank)
@@ -31,13 +29,15 @@ class ThreadShare final : public RankShare {
         rank_(rank),
         size_(table.size()),
         sources_(static_cast<std::size_t>(size_)),
-        gathered_(static_cast<std::size_t>(size_)) {}
+        places_(static_cast<std::size_t>(size_)) {}
 
   bool run(std::uint64_t operation) override;
-  Size finish() override;
+  Size finish() override { return std::exchange(received_bytes_, 0); }
 
  private:
-  static constexpr Size tile_bytes = 128 * 1024;
+  static constexpr Size tile_bytes = 128 * 1024;            // a part of any second cache
+  static constexpr Size sums_bytes = 8 * 1024;              // a part of any first cache
+  static constexpr Size streamed_sums_bytes = 32 * 1024;    // reads and streams in longer turns
   static constexpr Size copy_bytes = 4 * 1024 * 1024;       // a failure is noticed within the time of one copy
   static constexpr Size streamed_bytes = 64 * 1024 * 1024;  // more than a core's share of any cache
 
@@ -51,18 +51,22 @@ class ThreadShare final : public RankShare {
   static const std::byte* advance(const void* data, Size bytes) { return static_cast<const std::byte*>(data) + bytes; }
 
   bool all_reduce(std::uint64_t operation);
-
-  /// Copies the published part of the other ranks' slices; true when all of it is copied.
-  bool gather_sums(std::uint64_t operation, const PostedPair& mine);
   bool reduce_scatter(std::uint64_t operation);
   bool all_gather(std::uint64_t operation);
   bool all_to_all(std::uint64_t operation);
   bool broadcast(std::uint64_t operation);
   bool send(std::uint64_t operation);
 
-  /// Besides sum(), the only place that accesses other ranks' memory. `whole` are the bytes that the operation writes.
-  bool read(void* to, const void* from, Size bytes, Size whole = 0);
-  void sum(ElementType type, Size at, Size count, void* out);
+  /// Besides sum() and write(), the only place that accesses other ranks' memory.
+  bool read(void* to, const void* from, Size bytes);
+
+  /// The same bytes to `offset` of every place. Of at least streamed_bytes in `whole`, those that the operation writes
+  /// on a rank, past the caches.
+  bool write(const void* from, Size bytes, Size offset, Size whole);
+
+  /// The sums of the elements [at, at + count) of the sources to `offset` bytes of the first `places`. May be called
+  /// with places that are sources.
+  void sum(ElementType type, Size at, Size count, int places, Size offset, Size whole);
 
   /// What sum() adds: `memory(r)` of every rank r, in rank order, or in ring order from rank `first` onwards.
   template <class MemoryOf>
@@ -71,17 +75,26 @@ class ThreadShare final : public RankShare {
     for (int i = 0; i < size_; ++i)
       sources_[static_cast<std::size_t>(i)] = memory(ring ? (first + step * i + size_ * size_) % size_ : i);
   }
-  /// The same bytes. Of at least streamed_bytes in `whole`, by stores that leave out the caches, which would read the
-  /// memory that is overwritten: a third less traffic.
-  static void copy(void* to, const void* from, Size bytes, Size whole = 0);
+  /// What sum() and write() write to: `memory(r)` of every rank r, this one's first.
+  template <class MemoryOf>
+  void set_places(MemoryOf memory) {
+    for (int step = 0; step < size_; ++step) places_[static_cast<std::size_t>(step)] = memory((rank_ + step) % size_);
+  }
+
+  static void copy(void* to, const void* from, Size bytes, Size whole = 0) {
+    if (to == from || bytes == 0) return;
+    if (whole >= streamed_bytes)
+      streamed_copy(to, from, bytes);
+    else
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
 
   ThreadTable& table_;
   int rank_;
   int size_;
-  Size summed_tiles_ = 0;
-  Size read_bytes_ = 0;
+  Size received_bytes_ = 0;
   std::vector<const void*> sources_;
-  std::vector<Size> gathered_;  // elements of each rank's slice
+  std::vector<void*> places_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -107,55 +120,20 @@ DSPP_INLINE bool ThreadShare::run(std::uint64_t operation) {
   return true;
 }
 
-DSPP_INLINE Size ThreadShare::finish() {
-  summed_tiles_ = 0;
-  std::fill(gathered_.begin(), gathered_.end(), 0);
-  return std::exchange(read_bytes_, 0);
-}
-
 DSPP_INLINE bool ThreadShare::all_reduce(std::uint64_t operation) {
   if (size_ == 1) return true;
   const PostedPair& mine = pair(rank_, operation, 0);
-  const Size begin = slice_begin(mine.count, rank_);
-  const Size end = slice_begin(mine.count, rank_ + 1);
-  const Size tile = tile_elements(mine.type);
-  const Size tiles = (end - begin + tile - 1) / tile;
-  set_sources(rank_ + 1, 1, [&](int r) { return pair(r, operation, 0).out; });
-  while (summed_tiles_ < tiles) {
+  const Size begin = slice_begin(mine.count, rank_), end = slice_begin(mine.count, rank_ + 1);
+  const Size element = bytes_of(mine.type), tile = tile_elements(mine.type);
+  const auto memory = [&](int r) { return pair(r, operation, 0).out; };
+  set_sources(rank_ + 1, 1, memory);
+  set_places(memory);
+  for (Size at = begin; at < end; at += tile) {
     if (stopped()) return false;
-    const Size at = begin + summed_tiles_ * tile;
-    sum(mine.type, at, std::min(tile, end - at), advance(mine.out, at * bytes_of(mine.type)));
-    ++summed_tiles_;
-    auto& shown = table_.progress(rank_).reduced;
-    shown.store(tile_mark(operation, summed_tiles_));
-    if (summed_tiles_ == tiles) table_.wake_others(rank_);
-    gather_sums(operation, mine);
+    sum(mine.type, at, std::min(tile, end - at), size_, at * element, 0);
   }
-  return gather_sums(operation, mine);
-}
-
-DSPP_INLINE bool ThreadShare::gather_sums(std::uint64_t operation, const PostedPair& mine) {
-  bool whole = true;
-  const Size element = bytes_of(mine.type);
-  for (int step = 1; step < size_; ++step) {
-    const int r = (rank_ + step) % size_;
-    Size& gathered = gathered_[static_cast<std::size_t>(r)];
-    const Size begin = slice_begin(mine.count, r);
-    const Size count = slice_begin(mine.count, r + 1) - begin;
-    if (gathered == count) continue;
-    const std::uint64_t shown = table_.progress(r).reduced.load();
-    const std::uint64_t none = tile_mark(operation, 0);
-    const Size tiles = static_cast<Size>(std::clamp(shown, none, tile_mark(operation + 1, 0)) - none);
-    const Size ready = std::min(count, tiles * tile_elements(mine.type));
-    if (ready > gathered) {
-      const Size at = (begin + gathered) * element;
-      if (!read(advance(mine.out, at), advance(pair(r, operation, 0).out, at), (ready - gathered) * element))
-        return false;
-      gathered = ready;
-    }
-    whole = whole && gathered == count;
-  }
-  return whole;
+  received_bytes_ += (mine.count - (end - begin)) * element;
+  return true;
 }
 
 DSPP_INLINE bool ThreadShare::reduce_scatter(std::uint64_t operation) {
@@ -169,12 +147,13 @@ DSPP_INLINE bool ThreadShare::reduce_scatter(std::uint64_t operation) {
       continue;
     }
     set_sources(rank_, -1, [&](int r) { return pair(r, operation, i).in; });  // another ring than that of all_reduce
+    places_[0] = p.out;
     const Size tile = tile_elements(p.type);
     for (Size at = 0; at < p.count; at += tile) {
       if (stopped()) return false;
       const Size count = std::min(tile, p.count - at);
       if (mine.digest) digest_over_ranks(p.type, sources_.data(), size_, begin + at, count, at * element, *mine.digest);
-      sum(p.type, begin + at, count, advance(p.out, at * element));
+      sum(p.type, begin + at, count, 1, at * element, p.count * element);
     }
   }
   return true;
@@ -184,12 +163,10 @@ DSPP_INLINE bool ThreadShare::all_gather(std::uint64_t operation) {
   const Posted& mine = table_.slot(rank_, operation);
   for (std::size_t i = 0; i < mine.pairs.size(); ++i) {
     const PostedPair& p = mine.pairs[i];
-    const Size bytes = p.count * bytes_of(p.type), whole = size_ * bytes;
-    copy(advance(p.out, rank_ * bytes), p.in, bytes, whole);
-    for (int step = 1; step < size_; ++step) {
-      const int r = (rank_ + step) % size_;
-      if (!read(advance(p.out, r * bytes), pair(r, operation, i).in, bytes, whole)) return false;
-    }
+    const Size bytes = p.count * bytes_of(p.type);
+    set_places([&](int r) { return pair(r, operation, i).out; });
+    if (!write(p.in, bytes, rank_ * bytes, size_ * bytes)) return false;
+    received_bytes_ += (size_ - 1) * bytes;
   }
   return true;
 }
@@ -220,35 +197,37 @@ DSPP_INLINE bool ThreadShare::send(std::uint64_t operation) {
   return read(mine.out, pair(sender, operation, 0).in, mine.count * bytes_of(mine.type));
 }
 
-DSPP_INLINE bool ThreadShare::read(void* to, const void* from, Size bytes, Size whole) {
+DSPP_INLINE bool ThreadShare::read(void* to, const void* from, Size bytes) {
   for (Size at = 0; at < bytes; at += copy_bytes) {
     if (stopped()) return false;
-    copy(advance(to, at), advance(from, at), std::min(copy_bytes, bytes - at), whole);
+    copy(advance(to, at), advance(from, at), std::min(copy_bytes, bytes - at));
   }
-  read_bytes_ += bytes;
+  received_bytes_ += bytes;
   return true;
 }
 
-DSPP_INLINE void ThreadShare::sum(ElementType type, Size at, Size count, void* out) {
-  sum_over_ranks(type, sources_.data(), size_, at, count, out);
-  read_bytes_ += (size_ - 1) * count * bytes_of(type);
+DSPP_INLINE bool ThreadShare::write(const void* from, Size bytes, Size offset, Size whole) {
+  for (Size at = 0; at < bytes; at += tile_bytes) {
+    if (stopped()) return false;
+    for (void* place : places_)
+      copy(advance(place, offset + at), advance(from, at), std::min(tile_bytes, bytes - at), whole);
+  }
+  return true;
 }
 
-DSPP_INLINE void ThreadShare::copy(void* to, const void* from, Size bytes, [[maybe_unused]] Size whole) {
-  if (to == from || bytes == 0) return;
-#if DSPP_HAS_SSE2()
-  constexpr Size line = 64, vector = 16;
-  if (whole >= streamed_bytes && reinterpret_cast<std::uintptr_t>(to) % vector == 0) {
-    auto* out = static_cast<__m128i*>(to);
-    const auto* in = static_cast<const __m128i*>(from);
-    const Size lines = bytes / line;
-    for (Size i = 0; i < lines; ++i, in += line / vector, out += line / vector)
-      for (Size j = 0; j < line / vector; ++j) _mm_stream_si128(out + j, _mm_loadu_si128(in + j));
-    _mm_sfence();
-    to = out, from = in, bytes -= lines * line;
+DSPP_INLINE void ThreadShare::sum(ElementType type, Size at, Size count, int places, Size offset, Size whole) {
+  const Size element = bytes_of(type);
+  received_bytes_ += (size_ - 1) * count * element;
+  if (places == 1 && whole < streamed_bytes)
+    return sum_over_ranks(type, sources_.data(), size_, at, count, advance(places_[0], offset));
+  alignas(64) std::byte sums[std::size_t{streamed_sums_bytes}];
+  const Size together = (whole < streamed_bytes ? sums_bytes : streamed_sums_bytes) / element;
+  for (Size i = 0; i < count; i += together) {
+    const Size length = std::min(together, count - i);
+    sum_over_ranks(type, sources_.data(), size_, at + i, length, sums);
+    for (int r = 0; r < places; ++r)
+      copy(advance(places_[static_cast<std::size_t>(r)], offset + i * element), sums, length * element, whole);
   }
-#endif
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

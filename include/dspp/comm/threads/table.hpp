@@ -20,19 +20,13 @@ namespace dspp::detail {
 /// A rank's progress, in operations; written by it, read by all.
 struct alignas(cache_line_bytes) RankProgress {
   std::atomic<std::uint64_t> posted{0};
-  std::atomic<std::uint64_t> reduced{0};  // tile_mark of the last tile summed
-  std::atomic<std::uint64_t> done{0};     // operations for which it reads no other rank's memory any more
+  std::atomic<std::uint64_t> done{0};  // operations for which it accesses no other rank's memory any more
 };
 
 /// True while a rank accesses other ranks' memory: after a failure no rank leaves before all of these are false.
 struct alignas(cache_line_bytes) Busy {
   std::atomic<bool> now{false};
 };
-
-/// The number of a tile among all tiles of all operations: 2^40 operations of 2^24 tiles.
-constexpr std::uint64_t tile_mark(std::uint64_t operation, Size tiles) {
-  return (operation << 24) + static_cast<std::uint64_t>(tiles);
-}
 
 struct ThreadTable {
   ThreadTable(std::shared_ptr<ThreadFailureState> failures_, std::string name_, std::vector<int> members_,
