@@ -125,10 +125,11 @@ struct HeadsAt : kernels::AttentionExtents {
 template <class T>
 struct AttentionForward {
   using C = Compute<T>;
-  static constexpr Size tile = AttentionTile<C>::queries, part = AttentionTile<C>::part, keys = AttentionTile<C>::keys,
-                        stride = keys + row_padding<C>;
+  static constexpr bool converts = !std::is_same_v<T, C>;  // queries, of which fewer fit then
+  static constexpr Size tile = AttentionTile<C>::queries / (converts ? 2 : 1), part = AttentionTile<C>::part,
+                        keys = AttentionTile<C>::keys, stride = keys + row_padding<C>;
   static constexpr Size scratch_count(Size d) {
-    return part * stride + 2 * tile + (2 * tile + stride + keys + vector_length<C>)*d;
+    return part * stride + 2 * tile + ((converts ? 2 : 1) * tile + stride + keys + vector_length<C>)*d;
   }
 
   AttentionForward(const HeadExtents& head, const T* head_bias, HeadRows<const T> queries, Size first, C* room)
@@ -145,9 +146,17 @@ struct AttentionForward {
         keys_transposed{sum_v + tile * d, stride},
         value_room(keys_transposed[d]),
         convert_room(value_room + keys * d),
-        q(tile_rows(queries, first, rows, d, convert_room + vector_length<C> * d)) {
+        q(query_rows(queries, first, rows, d, convert_room + vector_length<C> * d)) {
     std::fill_n(maximum, rows, -std::numeric_limits<C>::infinity());
     std::fill_n(sum, rows, C(0));
+  }
+
+  /// In place where that is possible: a product reads four or six of them at a time, which no cache set holds alone.
+  static HeadRows<const C> query_rows(HeadRows<const T> from, Size begin, Size count, Size columns, C* room) {
+    if constexpr (converts)
+      return tile_rows(from, begin, count, columns, room);
+    else
+      return {from[begin], from.stride};
   }
 
   /// Adds the keys [j, j + columns) to the running softmax and to sum_v, by factors exp(old maximum - new maximum).
@@ -162,15 +171,27 @@ struct AttentionForward {
     const SeenOfTile<part> seen(extents, first_query + first, count, j, columns);
     const auto keys_of = [&](Size i, Size together) { return seen.keys_of(i, together); };
     multiply_to_ranges<C>(count, columns, d, HeadRows<const C>{q[first], q.stride}, keys_transposed, scores, keys_of);
-    for (Size i = 0; i < count; ++i) add_row_of_scores(first + i, scores[i], j, seen[i], seen.read_of(i));
+    Softmax softmax[std::size_t{part}];
+    for (Size i = 0; i < count; ++i) softmax[i] = begin_row(first + i, scores[i], j, seen[i], seen.read_of(i));
+    for (Size i = 0; i < count; ++i) end_row(first + i, scores[i], softmax[i]);
     multiply_by_rows<C>(count, d, HeadRows<const C>(scores), values, {sum_v + first * d, d}, write == Write::accumulate,
                         keys_of);
   }
 
-  void add_row_of_scores(Size i, C* row, Size j, const KeyRange& seen, const KeyRange& read) {
+  /// A row of scores whose maximum is taken: `before` is that of the keys before these.
+  struct Softmax {
+    KeyRange blocks;
+    C factor = 0, before = 0;
+  };
+
+  /// Two loops over rows, so that no row's maximum waits for the exponentials of the row before.
+  Softmax begin_row(Size i, C* row, Size j, const KeyRange& seen, const KeyRange& read) {
     constexpr C nothing = -std::numeric_limits<C>::infinity();
+    if (seen.begin == seen.end) {
+      fill_unseen(row, read.begin, read.end, C(0));
+      return {};
+    }
     const KeyRange blocks = blocks_of(seen);
-    if (seen.begin == seen.end) return fill_unseen(row, read.begin, read.end, C(0));
     C factor = scale;
     if (bias != nullptr || extents.rule.softcap > 0) {
       const T* beside = bias == nullptr ? nullptr : bias + (first_query + i) * extents.keys + j;
@@ -183,12 +204,19 @@ struct AttentionForward {
     fill_unseen(row, blocks.end, read.end, C(0));
     const C before = maximum[i];
     maximum[i] = std::max(largest_of(row + blocks.begin, blocks.end - blocks.begin) * factor, before);
+    return {blocks, factor, before};
+  }
+
+  void end_row(Size i, C* row, const Softmax& softmax) {
+    constexpr C nothing = -std::numeric_limits<C>::infinity();
+    const KeyRange& blocks = softmax.blocks;
+    if (blocks.begin == blocks.end) return;
     const C shift = maximum[i] == nothing ? C(0) : maximum[i];  // scores of -infinity and NaN, which stay 0 and NaN
-    const C row_sum = exponentials(row + blocks.begin, blocks.end - blocks.begin, factor, shift);
-    if (before == nothing || maximum[i] == before) {
+    const C row_sum = exponentials(row + blocks.begin, blocks.end - blocks.begin, softmax.factor, shift);
+    if (softmax.before == nothing || maximum[i] == softmax.before) {
       sum[i] += row_sum;
     } else {
-      const C shrink = math::exp(before - maximum[i]);
+      const C shrink = math::exp(softmax.before - maximum[i]);
       sum[i] = sum[i] * shrink + row_sum;
       scale_row(sum_v + i * d, d, shrink, sum_v + i * d);
     }

@@ -99,8 +99,10 @@ struct AttentionBackward {
       const auto from = [first](HeadRows<const C> x) { return HeadRows<const C>{x[first], x.stride}; };
       multiply_to_ranges<C>(count, n, d, from(q), keys_transposed, {scores[first], stride}, keys_of_part);
       multiply_to_ranges<C>(count, n, d, from(dy), values_transposed, {dscores[first], stride}, keys_of_part);
-      for (Size row = first; row < first + count; ++row)
+      for (Size row = first; row < first + count; ++row) {
+        prefetch_row(at.q, i + rows + row, extents.queries, d), prefetch_row(at.dy, i + rows + row, extents.queries, d);
         add_row_of_gradients(at, i + row, seen[row], seen.read_of(row), scores[row], dscores[row]);
+      }
     }
     multiply_by_rows<C>(n, d, LeftTile<C>::transposed(scores), dy, dv, !first_use, queries_of);
     multiply_by_rows<C>(n, d, LeftTile<C>::transposed(dscores), q, dk, !first_use, queries_of);

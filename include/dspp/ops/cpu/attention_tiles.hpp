@@ -15,13 +15,14 @@
 namespace dspp::cpu {
 
 /// Queries and keys of a tile, forward and backward, as many as a quarter of a MiB holds at head_dim 64: each tile of
-/// queries reads and copies its keys again. The scores of `part` queries, 39 KiB, are in cache when they are read.
+/// queries reads and copies its keys again, backward each tile of keys its queries. The scores of `part` queries, 39
+/// KiB, are in cache when they are read.
 template <class C>
 struct AttentionTile {
   static constexpr Size unit = 96 * sizeof(float) / sizeof(C);
-  static constexpr Size queries = 2 * unit, part = unit / 2, keys = 2 * unit, vjp_queries = unit * 3 / 4,
-                        vjp_keys = unit;
-  static_assert(part % product_rows == 0 && keys % block_length == 0);
+  static constexpr Size queries = 4 * unit, part = unit / 2, keys = 2 * unit, vjp_queries = part,
+                        vjp_keys = unit * 4 / 3;
+  static_assert(part % product_rows == 0 && keys % block_length == 0 && vjp_keys % block_length == 0);
 };
 
 /// The extents of one head. Causal needs keys >= queries: the last query attends to the last key.
@@ -76,6 +77,14 @@ void transpose_tile_rows(HeadRows<const T> from, Size begin, Size rows, Size col
     const Size count = std::min(length, rows - i);
     transpose_rows<C>(tile_rows(from, begin + i, count, columns, room), count, columns, {to.data + i, to.stride});
   }
+}
+
+/// Row i, if there is one, into the second cache: rows of one head lie apart, where no processor foresees the next.
+template <class T>
+[[gnu::always_inline]] inline void prefetch_row(HeadRows<const T> from, Size i, Size rows, Size columns) {
+  constexpr Size line = 64 / sizeof(T);
+  if (i < rows)
+    for (Size c = 0; c < columns; c += line) __builtin_prefetch(from[i] + c, 0, 2);
 }
 
 /// What each query of a tile sees of a tile of keys, counted from its first.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include <dspp/base/intrinsics.hpp>
 #include <dspp/base/math.hpp>
 #include <dspp/base/types.hpp>
 
@@ -61,20 +62,24 @@ template <class C>
   return a > b ? a : b;
 }
 
-/// exp of each element, with the bits of math::exp.
+/// exp of each element, with the bits of math::exp; that of infinity, which no softmax takes, may be NaN.
 template <class C>
 [[gnu::always_inline]] inline Vector<C> exp_of(Vector<C> x) {
   if constexpr (std::is_same_v<C, float>) {
     using namespace math::detail;
-    using Words = typename VectorOf<C>::Words;
+    [[maybe_unused]] typedef typename VectorOf<C>::Words Words;
     const Vector<C> shifted = x * inverse_log2 + half_mantissa;
     const Vector<C> n = shifted - half_mantissa;
     const Vector<C> r = (x - n * log2_upper) - n * log2_lower;
     const Vector<C> q = exp_2 + r * (exp_3 + r * (exp_4 + r * (exp_5 + r * exp_6)));
     const Vector<C> mantissa = 1.0f + (r + r * r * q);
+#if DSPP_HAS_AVX512()
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(exp_least), _CMP_NLT_UQ), mantissa, n);
+#else
     const auto value = words_as<Vector<C>>(words_as<Words>(mantissa) + (words_as<Words>(shifted) << 23));
     const Vector<C> normal = x >= exp_least ? value : Vector<C>{};
     return x <= exp_most ? normal : x + infinity;  // NaN for NaN
+#endif
   } else {
     for (int i = 0; i < vector_length<C>; ++i) x[i] = math::exp(x[i]);
     return x;
