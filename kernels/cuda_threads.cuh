@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Collectives of ranks that are threads and share a GPU.
 ///
-/// A rank has three events for each operation that can be under way, which the others' streams wait for:
+/// A rank has two events for each operation that can be under way, which the others' streams wait for:
 ///
 ///   ready    on its stream, when it posts: what it issued before has written its memory
-///   summed   on its communication stream, in an all-reduce: its slice is the sum
-///   moved    on its communication stream: it reads no other rank's memory any more, and has its results
+///   moved    on its communication stream: it accesses no other rank's memory any more
+///
+/// Of an all-reduce a rank sums its slice, and writes it to all ranks.
 ///
 /// Who waits for an event has seen, through the table of the group, that it was recorded: since every wait is for work
 /// that was issued before it, no order of the streams can deadlock.
@@ -16,7 +17,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <utility>
 
 #include <dspp/cuda/threads.hpp>
@@ -30,7 +30,7 @@ namespace gpu {
 /// The events of one rank in one group.
 class RankEvents {
  public:
-  enum Which { ready, summed, moved };
+  enum Which { ready, moved };
 
   RankEvents() {
     try {
@@ -59,19 +59,14 @@ class RankEvents {
   }
 
   static constexpr std::size_t slots = dspp::detail::operations_in_flight;
-  std::array<cudaEvent_t, 3 * slots> events_{};
+  std::array<cudaEvent_t, 2 * slots> events_{};
   std::array<std::uint64_t, slots> completed_{};
 };
 
 class CudaShare final : public dspp::detail::RankShare {
  public:
   CudaShare(CudaMemory& memory, dspp::detail::ThreadTable& table, int rank)
-      : memory_(memory),
-        table_(table),
-        rank_(rank),
-        size_(table.size()),
-        gathered_(static_cast<std::size_t>(size_)),
-        events_(std::make_shared<RankEvents>()) {
+      : memory_(memory), table_(table), rank_(rank), size_(table.size()), events_(std::make_shared<RankEvents>()) {
     if (size_ > most_ranks_on_gpu)
       fail(ErrorCode::usage, "dspp: a GPU is shared by at most " + std::to_string(most_ranks_on_gpu) + " ranks, but " +
                                  table.name + " has " + std::to_string(size_) + ". Start fewer ranks, or processes.");
@@ -89,12 +84,10 @@ class CudaShare final : public dspp::detail::RankShare {
     std::atomic<bool>& busy = table_.busy[static_cast<std::size_t>(rank_)].now;
     busy.store(true);
     const bool done = guarded([&] {
-      std::optional<Range> range;  // not of each look at whether the others have come
-      if (!begun_) range.emplace(memory_, table_.slot(rank_, operation));
-      if (!begun_) begin(operation);
-      if (!move(operation)) return false;
+      const Range range(memory_, table_.slot(rank_, operation));
+      begin(operation);
+      move(operation);
       check({"move"}, cudaEventRecord(events_->of(RankEvents::moved, operation), beside()));
-      begun_ = false;
       return true;
     });
     busy.store(false);
@@ -112,11 +105,7 @@ class CudaShare final : public dspp::detail::RankShare {
     });
   }
 
-  Size finish() override {
-    std::fill(gathered_.begin(), gathered_.end(), false);
-    summed_ = false;
-    return std::exchange(read_bytes_, 0);
-  }
+  Size finish() override { return std::exchange(received_bytes_, 0); }
 
   void stop() noexcept override {
     cudaDeviceSynchronize();
@@ -186,8 +175,7 @@ class CudaShare final : public dspp::detail::RankShare {
   /// issued before it posted; and what every rank moved in the operation before, hence in all before, since it may have
   /// read what this rank now writes. That is waited for unless a rank that had completed it before it posted, the one
   /// read or else this one, is waited for anyway.
-  void begin(std::uint64_t operation) {
-    begun_ = true;
+  void begin(std::uint64_t operation) const {
     const Posted& mine = table_.slot(rank_, operation);
     if (!works(mine)) return;
     wait(beside(), rank_, RankEvents::ready, operation);
@@ -200,47 +188,28 @@ class CudaShare final : public dspp::detail::RankShare {
     }
   }
 
-  bool move(std::uint64_t operation) {
+  void move(std::uint64_t operation) {
     switch (table_.slot(rank_, operation).collective) {
       case Collective::all_reduce: return all_reduce(operation);
-      case Collective::reduce_scatter: reduce_scatter(operation); break;
-      case Collective::all_gather: all_gather(operation); break;
-      case Collective::all_to_all: all_to_all(operation); break;
-      case Collective::broadcast: broadcast(operation); break;
-      case Collective::send: send(operation); break;
-      case Collective::barrier: break;
+      case Collective::reduce_scatter: return reduce_scatter(operation);
+      case Collective::all_gather: return all_gather(operation);
+      case Collective::all_to_all: return all_to_all(operation);
+      case Collective::broadcast: return broadcast(operation);
+      case Collective::send: return send(operation);
+      case Collective::barrier: return;
     }
-    return true;
   }
 
-  bool all_reduce(std::uint64_t operation) {
-    if (size_ == 1) return true;
+  void all_reduce(std::uint64_t operation) {
+    if (size_ == 1) return;
     const PostedPair& mine = pair(rank_, operation, 0);
-    const auto begin_of = [&](int r) { return dspp::detail::slice_of_sum(mine.count, r, size_); };
-    const std::uint64_t sum_is_issued = dspp::detail::tile_mark(operation, 1);
-    if (!summed_) {
-      const Size begin = begin_of(rank_);
-      sum(
-          mine.type, rank_ + 1, 1, [&](int r) { return pair(r, operation, 0).out; }, begin, begin_of(rank_ + 1) - begin,
-          at(mine.out, begin * bytes_of(mine.type)));
-      check({"sum"}, cudaEventRecord(events_->of(RankEvents::summed, operation), beside()));
-      table_.progress(rank_).reduced.store(sum_is_issued);
-      table_.wake_others(rank_);
-      summed_ = true;
-    }
-    bool whole = true;
-    for (int r = 0; r < size_; ++r) {
-      if (r == rank_ || gathered_[static_cast<std::size_t>(r)]) continue;
-      if (table_.progress(r).reduced.load() < sum_is_issued) {
-        whole = false;
-        continue;
-      }
-      wait(beside(), r, RankEvents::summed, operation);
-      const Size from = begin_of(r) * bytes_of(mine.type), to = begin_of(r + 1) * bytes_of(mine.type);
-      read(at(mine.out, from), at(pair(r, operation, 0).out, from), to - from);
-      gathered_[static_cast<std::size_t>(r)] = true;
-    }
-    return whole;
+    const Size begin = dspp::detail::slice_of_sum(mine.count, rank_, size_);
+    const Size count = dspp::detail::slice_of_sum(mine.count, rank_ + 1, size_) - begin;
+    const auto memory = [&](int r) { return pair(r, operation, 0).out; };
+    RankPlaces places;
+    for (int r = 0; r < size_; ++r) places.of[places.ranks++] = at(memory(r), begin * bytes_of(mine.type));
+    sum(mine.type, rank_ + 1, 1, memory, begin, count, places);
+    received_bytes_ += (mine.count - count) * bytes_of(mine.type);
   }
 
   void reduce_scatter(std::uint64_t operation) {
@@ -251,7 +220,8 @@ class CudaShare final : public dspp::detail::RankShare {
         copy(p.out, p.in, p.count * bytes_of(p.type));
       else
         sum(
-            p.type, rank_, -1, [&](int r) { return pair(r, operation, i).in; }, p.count * rank_, p.count, p.out);
+            p.type, rank_, -1, [&](int r) { return pair(r, operation, i).in; }, p.count * rank_, p.count,
+            RankPlaces{{p.out}, 1});
     }
   }
 
@@ -309,28 +279,26 @@ class CudaShare final : public dspp::detail::RankShare {
   }
   void read(void* to, const void* from, Size bytes) {
     copy(to, from, bytes);
-    read_bytes_ += bytes;
+    received_bytes_ += bytes;
   }
   /// Of elements [first, first + count) of every rank's memory: in rank order, or in ring order from rank `start`.
   template <class MemoryOf>
-  void sum(ElementType type, int start, int step, MemoryOf memory_of, Size first, Size count, void* out) {
+  void sum(ElementType type, int start, int step, MemoryOf memory_of, Size first, Size count, const RankPlaces& to) {
     RankSources sources;
     sources.ranks = size_;
     const bool ring = table_.sum_order == SumOrder::transport;
     for (int i = 0; i < size_; ++i)
       sources.of[i] = at(static_cast<const void*>(memory_of(ring ? (start + step * i + size_ * size_) % size_ : i)),
                          first * bytes_of(type));
-    rank_sum(beside(), type, sources, count, out);
-    read_bytes_ += (size_ - 1) * count * bytes_of(type);
+    rank_sum(beside(), type, sources, count, to);
+    received_bytes_ += (size_ - 1) * count * bytes_of(type);
   }
 
   CudaMemory& memory_;
   dspp::detail::ThreadTable& table_;
   int rank_, size_;
   std::uint64_t completed_ = 0;
-  bool begun_ = false, summed_ = false;
-  std::vector<bool> gathered_;
-  Size read_bytes_ = 0;
+  Size received_bytes_ = 0;
   std::shared_ptr<RankEvents> events_;
 };
 

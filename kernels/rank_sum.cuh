@@ -3,10 +3,10 @@
 ///
 ///   y[i] = sources[0][i] + sources[1][i] + ...        bf16 and f16 in f32 and rounded once, integers modulo 2^bits
 ///
-/// A thread has 16 bytes of each source; arrays that do not begin at multiples of 16 bytes go element by element. y may
-/// be a source.
+/// for each of some arrays y, of which any may be a source. A thread has 16 bytes of each array; if one does not begin
+/// at a multiple of 16 bytes they go element by element.
 ///
-/// Bytes     (ranks + 1) sizeof(T) an element
+/// Bytes     (sources + arrays) sizeof(T) an element
 #pragma once
 
 #include <dspp/comm/rank_sum.hpp>
@@ -19,6 +19,10 @@ struct RankSources {
   const void* of[most_ranks_on_gpu] = {};
   int ranks = 0;
 };
+struct RankPlaces {
+  void* of[most_ranks_on_gpu] = {};
+  int ranks = 0;
+};
 
 /// Index: V elements.
 template <class T, int V>
@@ -26,7 +30,7 @@ struct RankSum {
   using Sum = typename dspp::detail::SumOf<T>::type;
   RankSources from;
   Size count;
-  T* y;
+  RankPlaces to;
 
   __device__ static Sum widened(T x) {
     if constexpr (sizeof(T) == 2)
@@ -43,7 +47,8 @@ struct RankSum {
   __device__ void sum(Size i) const {
     Sum s = widened(static_cast<const T*>(from.of[0])[i]);
     for (int r = 1; r < from.ranks; ++r) s += widened(static_cast<const T*>(from.of[r])[i]);
-    y[i] = narrowed(s);
+    const T y = narrowed(s);
+    for (int r = 0; r < to.ranks; ++r) static_cast<T*>(to.of[r])[i] = y;
   }
   __device__ void operator()(Size index) const {
     const Size begin = index * V;
@@ -60,7 +65,8 @@ struct RankSum {
         for (int v = 0; v < V; ++v) out[v] = narrowed(sums[v]);
         detail::Access<4> access;
         memcpy(&access, out, sizeof access);
-        *reinterpret_cast<detail::Access<4>*>(y + begin) = access;
+        for (int r = 0; r < to.ranks; ++r)
+          *reinterpret_cast<detail::Access<4>*>(static_cast<T*>(to.of[r]) + begin) = access;
         return;
       }
     }
@@ -69,26 +75,27 @@ struct RankSum {
 };
 
 template <class T>
-void rank_sum(cudaStream_t stream, const RankSources& from, Size count, T* y) {
+void rank_sum(cudaStream_t stream, const RankSources& from, Size count, const RankPlaces& to) {
   constexpr int longest = 16 / static_cast<int>(sizeof(T));
   const Work work{"rank_sum", from.ranks, count};
-  bool aligned = is_aligned(y);
+  bool aligned = true;
   for (int r = 0; r < from.ranks; ++r) aligned = aligned && is_aligned(from.of[r]);
+  for (int r = 0; r < to.ranks; ++r) aligned = aligned && is_aligned(to.of[r]);
   if (aligned)
-    launch_each(work, stream, blocks_for(count, longest), RankSum<T, longest>{from, count, y});
+    launch_each(work, stream, blocks_for(count, longest), RankSum<T, longest>{from, count, to});
   else
-    launch_each(work, stream, count, RankSum<T, 1>{from, count, y});
+    launch_each(work, stream, count, RankSum<T, 1>{from, count, to});
 }
 
-/// Sources and y are memory of that type, other than u8.
-inline void rank_sum(cudaStream_t stream, ElementType type, const RankSources& from, Size count, void* y) {
+/// Sources and places are memory of that type, other than u8.
+inline void rank_sum(cudaStream_t stream, ElementType type, const RankSources& from, Size count, const RankPlaces& to) {
   switch (type) {
-    case ElementType::f64: return rank_sum(stream, from, count, static_cast<double*>(y));
-    case ElementType::f32: return rank_sum(stream, from, count, static_cast<float*>(y));
-    case ElementType::bf16: return rank_sum(stream, from, count, static_cast<bf16*>(y));
-    case ElementType::f16: return rank_sum(stream, from, count, static_cast<f16*>(y));
-    case ElementType::i32: return rank_sum(stream, from, count, static_cast<std::int32_t*>(y));
-    case ElementType::i64: return rank_sum(stream, from, count, static_cast<std::int64_t*>(y));
+    case ElementType::f64: return rank_sum<double>(stream, from, count, to);
+    case ElementType::f32: return rank_sum<float>(stream, from, count, to);
+    case ElementType::bf16: return rank_sum<bf16>(stream, from, count, to);
+    case ElementType::f16: return rank_sum<f16>(stream, from, count, to);
+    case ElementType::i32: return rank_sum<std::int32_t>(stream, from, count, to);
+    case ElementType::i64: return rank_sum<std::int64_t>(stream, from, count, to);
     case ElementType::u8: return;
   }
 }

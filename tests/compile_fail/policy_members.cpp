@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Unknown, doubled and contradictory members of a policy.
 // expected-error {{dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>,}}
-// expected-error {{SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Tp<n>, Pp<n>, Cp<n>, Ep<n>,}}
+// expected-error {{SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>,}}
+// expected-error {{Ep<n>,}}
 // expected-error {{SequenceParallel, RegatherInputs, AttentionBy<kernels>, Offload<what, where>,}}
 // expected-error {{PartitionActivations, Cpu, Cuda and Meta, but one of its members is none of these. Drop it.}}
 // expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}

@@ -4,6 +4,9 @@
 // expected-error {{dspp: Policy needs one SecondaryShards<...>, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one GatherAs<...>, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one ReduceAs<...>, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one Overlap<Off>, but names several. Keep one.}}
+// expected-error {{dspp: Overlap<Off> is the only Overlap, since to overlap is the default, but got another. Name}}
+// expected-error {{Off, or drop it.}}
 // expected-error {{dspp: a policy takes Shards<Within<Node>> and SecondaryShards<Node>, but got one of another group}}
 // expected-error {{of ranks. Name Node.}}
 // expected-error {{dspp: GatherAs<format> and ReduceAs<format> take Int8 and Int4, but got another. Name one of them.}}
@@ -27,12 +30,12 @@ using namespace dspp;
 namespace policy_with_doubled_replica_member {
 #ifdef DSPP_TWIN
 constexpr int degree = Policy<Zero<3>, SecondaryShards<Node>, GatherAs<Int8>, ReduceAs<Int4>>::tp +
-                       Policy<Zero<1>, Shards<Within<Node>>>::tp;
+                       Policy<Zero<1>, Shards<Within<Node>>, Overlap<Off>>::tp;
 #else
 constexpr int degree = Policy<Zero<3>, Shards<Within<Node>>, Shards<Within<Node>>>::tp +
                        Policy<Zero<3>, SecondaryShards<Node>, SecondaryShards<Node>>::tp +
                        Policy<Zero<3>, GatherAs<Int8>, GatherAs<Int4>>::tp +
-                       Policy<Zero<3>, ReduceAs<Int4>, ReduceAs<Int4>>::tp;
+                       Policy<Zero<3>, ReduceAs<Int4>, ReduceAs<Int4>>::tp + Policy<Overlap<Off>, Overlap<Off>>::tp;
 #endif
 }  // namespace policy_with_doubled_replica_member
 
@@ -42,7 +45,8 @@ namespace policy_with_unknown_replica_member {
 constexpr int degree = Policy<Zero<3>, Shards<Within<Node>>, GatherAs<Int4>>::tp;
 #else
 constexpr int degree = Policy<Zero<3>, Shards<Node>>::tp + Policy<Zero<3>, SecondaryShards<Within<Node>>>::tp +
-                       Policy<Zero<3>, GatherAs<Bf16>>::tp + Policy<Zero<3>, ReduceAs<F32>>::tp;
+                       Policy<Zero<3>, GatherAs<Bf16>>::tp + Policy<Zero<3>, ReduceAs<F32>>::tp +
+                       Policy<Overlap<Node>>::tp;
 #endif
 }  // namespace policy_with_unknown_replica_member
 

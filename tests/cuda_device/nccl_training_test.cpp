@@ -86,4 +86,49 @@ TEST_CASE("over NCCL shards by node and quantized traffic train as on the Cpu, w
   CHECK(software_gpu::live_nccl_communicators() == 0);
 }
 
+TEST_CASE("over NCCL ZeRO's traffic runs beside computation, in the time that work takes at the plan's rates") {
+  using P = Policy<Zero<3>, F32>;
+  constexpr GptConfig config{.layers = 10, .width = 32, .heads = 2, .vocabulary = 32, .sequence = 8};
+  constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 8};
+  constexpr int ranks = 2;
+  const auto times_of_a_step = [&](auto member, Rates rates) {
+    using Mine = decltype(member);
+    using OnCuda = rebind<Gpt<Mine>, Cuda>;
+    software_gpu::Times times;
+    on_nccl_ranks(Mesh(Degrees{.data = ranks}), [&](NcclRank& own, Groups<Cuda>& groups) {
+      const Mesh mesh(Degrees{.data = ranks});
+      const int rank = groups.world.rank();
+      World<typename OnCuda::policy> world(mesh, rank, groups, own.pool, 1, own.nccl->groups().node, own.host_group());
+      Engine engine{world, OnCuda{config}, AdamW{}, sizes, EngineConfig{.check_ranks = 0}};
+      const auto step = [&] {
+        const auto batch = batch_of<Cuda>(own.pool, 0, 2 * rank, 2, 8, 32);
+        engine.backward(engine.forward(batch));
+        static_cast<void>(engine.step().get());
+      };
+      step();
+      own.host_group()->communicator().barrier();
+      if (rank == 0) software_gpu::begin_times(rates.flops_per_second, rates.bytes_per_second);
+      own.host_group()->communicator().barrier();
+      step();
+      engine.steps();
+      own.host_group()->communicator().barrier();
+      if (rank == 0) times = software_gpu::times_of(0), software_gpu::begin_times(0, 0);
+      own.host_group()->communicator().barrier();
+    });
+    return times;
+  };
+  // Rates at which a step computes for about a second, and moves for about half of one.
+  const Plan paper = plan<Gpt<P>>(config, sizes, {.data = ranks, .check_ranks = 0});
+  const Rates rates{.flops_per_second = paper.flops(),
+                    .bytes_per_second = 2.0 * static_cast<double>(paper.replica_traffic.total())};
+  const software_gpu::Times on = times_of_a_step(P(), rates);
+  MESSAGE(on.end, " ", on.computing, " ", on.moving);
+  CHECK(on.end - on.computing < 0.2 * on.moving);
+  const software_gpu::Times off = times_of_a_step(Policy<Zero<3>, F32, Overlap<Off>>(), rates);
+  MESSAGE(off.end, " ", off.computing, " ", off.moving);
+  CHECK(off.end - off.computing > 0.99 * off.moving);
+  const StepSeconds planned = plan<Gpt<P>>(config, sizes, {.data = ranks, .check_ranks = 0, .rates = rates}).seconds;
+  MESSAGE(planned.step(), " ", planned.computing, " ", planned.moving, " ", planned.waiting);
+}
+
 #endif

@@ -314,6 +314,9 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.split.offloads_parameters)
       smaller |= keep_if_it_fails([](Drawn& d) { d.split.offloads_parameters = false; });
     if (drawn.split.traffic != ReplicaTraffic{}) smaller |= keep_if_it_fails([](Drawn& d) { d.split.traffic = {}; });
+    if (drawn.split.prefetch_bytes != next_unit)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.split.prefetch_bytes = next_unit; });
+    if (drawn.split.live_bytes > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.split.live_bytes = 0; });
     if (drawn.split.tier != Tier::device) smaller |= keep_if_it_fails([](Drawn& d) { d.split.tier = Tier::device; });
     if (drawn.task.evals > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.evals = 0; });
     if (drawn.task.clip_norm > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.clip_norm = 0; });
@@ -386,6 +389,9 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
     if (dice.one_in(4)) drawn.split.order = SumOrder::transport;
     drawn.split.tier = static_cast<Tier>(seed % 3);  // no throw of the dice: seeds keep what they draw
     draw_nodes(drawn.split, seed, P::cp, P::tp);
+    constexpr Size ahead[] = {next_unit, 0, 700, 5000, 1 << 20}, live[] = {0, 2000, 9000, 1 << 20};
+    drawn.split.prefetch_bytes = ahead[seed / 2 % 5], drawn.split.live_bytes = live[seed / 3 % 4];
+    drawn.split.traffic.overlaps = seed % 6 != 5;
     drawn.split.offloads_parameters = seed % 5 < 2;
     drawn.split.offloads_activations = seed % 7 < 3, drawn.split.partitions_activations = seed % 7 % 2 == 0;
     const auto told = [&](const Drawn& d) {

@@ -190,6 +190,8 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
       {.data = split.data,
        .ranks_per_node = split.ranks_per_node,
        .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+       .prefetch_bytes = split.prefetch_bytes,
+       .live_bytes = split.live_bytes,
        .target_weights = task.weighed,
        .sum_order = split.order,
        .groups = groups_of<O>(task),
@@ -358,6 +360,8 @@ class Trainee {
   EngineConfig config() const {
     EngineConfig config{.clip_norm = task_.clip_norm,
                         .bucket_bytes = split_.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                        .prefetch_bytes = split_.prefetch_bytes,
+                        .live_bytes = split_.live_bytes,
                         .skip_nonfinite = 1,
                         .zero_gradients = true,
                         .groups = groups_of<O>(task_),

@@ -172,17 +172,18 @@ struct DrawnSplit {
   Size accumulate = 1;
   std::vector<Size> rows{1};
   Size bucket_elements = 1000;
-  int stage = 0;                                  ///< of ZeRO, in place of the policy's
-  NonFiniteKind nonfinite = NonFiniteKind::none;  ///< of one Tp group in a step between the others, which is skipped
-  int nonfinite_before = 0;                       ///< the step that comes after it
-  std::uint64_t nonfinite_rank = 0;               ///< modulo the ranks
-  SumOrder order = SumOrder::rank;                ///< of the ranks' sums
-  Tier tier = Tier::device;                       ///< of the optimizer's state
-  int ranks_per_node = 0;                         ///< 0: all
-  ReplicaTraffic traffic{};                       ///< of members that change no result but its rounding
-  bool offloads_parameters = false;               ///< under stage 3
-  bool offloads_activations = false;              ///< what is kept where parts run again
-  bool partitions_activations = false;            ///< the same, over Tp without sequences
+  int stage = 0;                                    ///< of ZeRO, in place of the policy's
+  NonFiniteKind nonfinite = NonFiniteKind::none;    ///< of one Tp group in a step between the others, which is skipped
+  int nonfinite_before = 0;                         ///< the step that comes after it
+  std::uint64_t nonfinite_rank = 0;                 ///< modulo the ranks
+  SumOrder order = SumOrder::rank;                  ///< of the ranks' sums
+  Tier tier = Tier::device;                         ///< of the optimizer's state
+  int ranks_per_node = 0;                           ///< 0: all
+  ReplicaTraffic traffic{};                         ///< of members that change no result but its rounding
+  bool offloads_parameters = false;                 ///< under stage 3
+  bool offloads_activations = false;                ///< what is kept where parts run again
+  bool partitions_activations = false;              ///< the same, over Tp without sequences
+  Size prefetch_bytes = next_unit, live_bytes = 0;  ///< under stage 3
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
@@ -263,6 +264,9 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   if (split.offloads_parameters) text += ", parameters on the host";
   if (split.offloads_activations) text += ", activations on the host";
   if (split.partitions_activations) text += ", activations in parts";
+  if (!split.traffic.overlaps) text += ", no overlap";
+  if (split.prefetch_bytes != next_unit) text += ", gathered ahead " + number(split.prefetch_bytes);
+  if (split.live_bytes > 0) text += ", live " + number(split.live_bytes);
   text += ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)

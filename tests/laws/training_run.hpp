@@ -70,6 +70,7 @@ struct Cell {
   ParameterGroups groups{};
   OffloadConfig offload{};
   int ranks_per_node = 0;
+  Size prefetch_bytes = next_unit, live_bytes = 0;
 };
 
 /// The small configuration of a model with the cell's settings.
@@ -295,6 +296,8 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
     const BatchSizes sizes{.accumulate = cell.accumulate};
     const EngineConfig config{.clip_norm = cell.clip_norm,
                               .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                              .prefetch_bytes = cell.prefetch_bytes,
+                              .live_bytes = cell.live_bytes,
                               .loss_scale = cell.loss_scale,
                               .groups = cell.groups,
                               .offload = cell.offload};
@@ -429,6 +432,8 @@ Plan plan_of(const Cell& cell, int r) {
       {.data = static_cast<int>(data),
        .ranks_per_node = cell.ranks_per_node,
        .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+       .prefetch_bytes = cell.prefetch_bytes,
+       .live_bytes = cell.live_bytes,
        .sum_order = cell.sum_order,
        .groups = cell.groups,
        .average = detail::OptimizerOf<Optimizer>::averages,

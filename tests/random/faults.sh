@@ -109,7 +109,7 @@ F64 | optim/schedule.hpp | return min_lr * (1 + step_rate * (staircase | return 
 F64 | engine/engine.hpp | check_optimizer(optimizer), optimizer_ = optimizer, | check_optimizer(optimizer), optimizer_ = steps_ > 0 ? optimizer_ : optimizer,
 F64 | zero/unit.hpp | for (BucketType& b : buckets_) b.secondary.release(); | 
 F64 | zero/gradients.hpp | { replicas.start_sum_over_copies(b); } | { (void)b; }
-F64 | zero/replicas.hpp | buffer(to.data_from(node * of_node), of_node) | buffer(to.data_from((groups_.across_nodes->size() - 1 - node) * of_node), of_node)
+F64 | zero/replica_hops.hpp | buffer(to.data_from(node * of_node), of_node) | buffer(to.data_from((groups_.across_nodes->size() - 1 - node) * of_node), of_node)
 F64 | zero/full_tensors.hpp | if (replicas.copy() != 0 || | if (
 F64, Tp<2> | autograd/kept_input.hpp | std::min(count, length * tp->rank()); | std::min(count, length * (tp->rank() ^ 1));
 F64 | autograd/kept_input.hpp | copy_bytes<D>(again.storage(), 0, part_.storage(), 0, part_.bytes()); | again.fill({});

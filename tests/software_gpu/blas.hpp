@@ -47,6 +47,7 @@ cudaError_t blas_multiply(Stream* stream, const Product& p, const Operands& oper
                          p.result == ElementType::f32 || p.ld_result % 8 != 0 || p.alignment != 16 ||
                          operands.before == nullptr || !aligned(operands.before)))
     return cudaErrorInvalidValue;
+  issues_product(2.0 * static_cast<double>(p.rows * p.columns * p.depth * p.batch));
   issue(stream, [=] {
     const auto [first, second, bias, result, before, workspace] = operands;
     if (workspace) std::memset(workspace, 0xff, static_cast<std::size_t>(p.workspace_bytes));  // not what was in it

@@ -107,24 +107,30 @@ std::shared_ptr<Exchange> exchange_of(NcclComm& c, const Call& call) {
 void launch(NcclComm& c) {
   std::vector<std::shared_ptr<Exchange>> all;
   const cudaStream_t stream = c.waiting.front().stream;
-  for (const Call& call : c.waiting) all.push_back(exchange_of(c, call));
+  double bytes = 0;
+  for (const Call& call : c.waiting) {
+    all.push_back(exchange_of(c, call));
+    bytes += received_bytes(call, c.clique->size);
+  }
   c.waiting.clear();
+  issues_message(bytes);
   issue_when(
       stream,
-      [all, rank = c.rank, aborted = c.aborted] {
+      [all, stream, rank = c.rank, aborted = c.aborted] {
         const auto mine = turn();
         if (*aborted) return true;
         bool every = true;
         for (const auto& e : all) {
           e->came.insert(rank);
+          if (!e->done) e->ready = std::max(e->ready, time_of(stream));
           every = every && e->may_begin();
         }
         return every;
       },
-      [all, aborted = c.aborted] {
+      [all, stream, aborted = c.aborted] {
         const auto mine = turn();
         if (*aborted) return;
-        for (const auto& e : all) run(*e);
+        for (const auto& e : all) run(*e), wait_until(stream, e->ready);
       });
 }
 

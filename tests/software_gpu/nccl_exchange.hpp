@@ -38,6 +38,7 @@ struct Exchange {
   std::set<int> came;
   int ranks = 0;
   bool done = false, lost = false;
+  double ready = 0;  // the time at which the last one came
 
   bool may_begin() const {
     if (done) return true;
@@ -59,6 +60,19 @@ inline std::size_t bytes_of_type(ncclDataType_t type) {
     case ncclFloat64: return 8;
   }
   return 1;
+}
+
+/// Bytes that a rank of `ranks` receives.
+inline double received_bytes(const Call& call, int ranks) {
+  const double whole = static_cast<double>(call.count * bytes_of_type(call.type)), others = ranks - 1;
+  switch (call.kind) {
+    case Kind::all_reduce: return 2 * whole * others / ranks;
+    case Kind::reduce_scatter:
+    case Kind::all_gather: return whole * others;
+    case Kind::broadcast:
+    case Kind::send: return whole;
+  }
+  return whole;
 }
 
 // --- sums: every addition is rounded, in the order of a ring that begins after its owner

@@ -28,10 +28,16 @@ namespace dspp::software_gpu {
 struct Event {};
 
 namespace {
+/// One record of an event.
+struct Moment {
+  bool came = false;
+  double at = 0;
+};
 struct Item {
   std::function<void()> work;
-  std::shared_ptr<bool> records, waits;
+  std::shared_ptr<Moment> records, waits;
   std::function<bool()> may{};
+  double product = 0, message = 0, issued = 0;  // seconds
 };
 }  // namespace
 
@@ -39,6 +45,7 @@ struct Stream {
   std::deque<Item> queue;
   unsigned rank = random_below(1000);  // among the streams, while they run in an order of ranks
   int gpu = 0;
+  double time = 0;
 };
 
 namespace {
@@ -58,7 +65,10 @@ struct Device {
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   Stream null_stream;
   std::vector<Stream*> streams{&null_stream};
-  std::map<Event*, std::shared_ptr<bool>> events;
+  std::map<Event*, std::shared_ptr<Moment>> events;
+  double flops_per_second = 0, bytes_per_second = 0;  // of begin_times, else 0
+  std::map<int, Times> times;
+  int times_begun = 0;
   int fails_after = 0, calls = 0, failing_call = 0, gpus = 1, opened = 0;
   bool work_fails = false;  // that of failing_call, not the call
   cudaError_t late = cudaSuccess;
@@ -74,6 +84,17 @@ Device& device();
 
 thread_local int current_gpu = 0;
 thread_local const char* failing_work = nullptr;  // of the call under way, its name
+
+/// Of a host thread, since begin_times.
+struct HostTime {
+  int of = 0;
+  double now = 0, product = 0, message = 0;
+};
+thread_local HostTime host_time;
+HostTime& time_of_host() {
+  if (std::exchange(host_time.of, device().times_begun) != device().times_begun) host_time.now = 0;
+  return host_time;
+}
 
 struct WorkFailed {};
 
@@ -127,7 +148,7 @@ class Open {
 bool may_run(const Stream& s) {
   if (s.queue.empty()) return false;
   const Item& first = s.queue.front();
-  return (!first.waits || *first.waits) && (!first.may || first.may());
+  return (!first.waits || first.waits->came) && (!first.may || first.may());
 }
 
 /// Asked before memory is opened: to open it, and to close it, takes as long as it has pages.
@@ -164,6 +185,7 @@ bool step(Stream& wanted) {
                                                         : *may[random_below(static_cast<unsigned>(may.size()))];
   const Item item = std::move(s.queue.front());
   s.queue.pop_front();
+  s.time = std::max({s.time, item.issued, item.waits ? item.waits->at : 0});
   if (item.work) {
     const Open open;
     try {
@@ -177,7 +199,11 @@ bool step(Stream& wanted) {
       throw;
     }
   }
-  if (item.records) *item.records = true;
+  s.time += item.product + item.message;
+  Times& times = device().times[s.gpu];
+  times.computing += item.product, times.moving += item.message;
+  if (item.product + item.message > 0) times.end = std::max(times.end, s.time);
+  if (item.records) *item.records = {true, s.time};
   return true;
 }
 
@@ -195,6 +221,7 @@ void drain(Stream& s) {
         while (!s.queue.empty() && step(s)) {
         }
       }
+      time_of_host().now = std::max(time_of_host().now, s.time);
       if (s.queue.empty()) return;
     }
     require(std::chrono::steady_clock::now() - since < std::chrono::seconds(100),
@@ -237,8 +264,37 @@ void issue_when(Stream* stream, std::function<bool()> may, std::function<void()>
     work = [] { throw WorkFailed(); };
   }
   if (stream != nullptr && !may && capture_work(stream, work)) return;
-  s.queue.push_back({std::move(work), nullptr, nullptr, std::move(may)});
+  HostTime& host = time_of_host();
+  s.queue.push_back({std::move(work), nullptr, nullptr, std::move(may), std::exchange(host.product, 0),
+                     std::exchange(host.message, 0), host.now});
   if (random_below(8) == 0 && may_run(s)) step(s);  // hardware may be early, too
+}
+
+void begin_times(double flops_per_second, double bytes_per_second) {
+  const auto mine = turn();
+  Device& d = device();
+  d.flops_per_second = flops_per_second, d.bytes_per_second = bytes_per_second;
+  d.times.clear(), ++d.times_begun;
+  for (Stream* s : d.streams) s->time = 0;
+}
+void issues_product(double flops) {
+  const auto mine = turn();
+  if (device().flops_per_second > 0) time_of_host().product = flops / device().flops_per_second;
+}
+void issues_message(double bytes) {
+  const auto mine = turn();
+  if (device().bytes_per_second > 0) time_of_host().message = bytes / device().bytes_per_second;
+}
+Times times_of(int gpu) {
+  const auto mine = turn();
+  return device().times[gpu];
+}
+double time_of(Stream* stream) {
+  return stream_or_null(stream).time;
+}
+void wait_until(Stream* stream, double seconds) {
+  Stream& s = stream_or_null(stream);
+  s.time = std::max(s.time, seconds);
 }
 
 void name_touches_of_host() {
@@ -668,7 +724,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto mine = turn();
   if (const cudaError_t status = may_query(event); status != cudaSuccess) return status;
-  return *device().events[event] ? cudaSuccess : cudaErrorNotReady;
+  return device().events[event]->came ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
@@ -679,7 +735,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const auto mine = turn();
   if (call_fails("cudaEventCreateWithFlags")) return cudaErrorLaunchFailure;
   *event = new Event;
-  device().events[*event] = std::make_shared<bool>(true);
+  device().events[*event] = std::make_shared<Moment>(Moment{true, 0});
   return cudaSuccess;
 }
 
@@ -696,7 +752,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto mine = turn();
   if (call_fails("cudaEventRecord")) return cudaErrorLaunchFailure;
   if (const Captured captured = capture_record(event, stream); captured.is_done) return captured.status;
-  auto occurrence = std::make_shared<bool>(false);
+  auto occurrence = std::make_shared<Moment>();
   device().events[event] = occurrence;
   stream_or_null(stream).queue.push_back({nullptr, occurrence, nullptr});
   return cudaSuccess;

@@ -48,6 +48,22 @@ void issue(Stream* stream, std::function<void()> work);
 /// GPUs, whose host threads have yet to call something.
 void issue_when(Stream* stream, std::function<bool()> may, std::function<void()> work);
 
+/// Streams keep time from now on, in seconds: products take it at one rate, messages of NCCL at the other, other work
+/// none. A stream goes on when the events that it waits for were recorded, a host when what it waits for is done; a
+/// message begins when all its ranks have come. When nothing is under way.
+void begin_times(double flops_per_second, double bytes_per_second);
+/// What the calling thread issues next is a product of so many operations, or a message of so many bytes.
+void issues_product(double flops);
+void issues_message(double bytes);
+/// Of one GPU: when its last stream is done, and what its products and messages took.
+struct Times {
+  double end = 0, computing = 0, moving = 0;
+};
+Times times_of(int gpu);
+/// When what the stream has run is done; it goes on no earlier than at `seconds`.
+double time_of(Stream* stream);
+void wait_until(Stream* stream, double seconds);
+
 bool is_device_memory(const void* data);
 /// Threads of the host take turns, under this mutex: a call of one may run what another has issued.
 std::recursive_mutex& turns();
@@ -167,7 +183,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
   return cudaDeviceSynchronize();
 }
-/// 1 ms: there is no time here.
+/// 1 ms, whatever streams' times say.
 inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   *milliseconds = 1;
   return cudaEventQuery(begin) == cudaSuccess ? cudaEventQuery(end) : cudaErrorNotReady;

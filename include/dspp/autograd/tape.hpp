@@ -73,6 +73,8 @@ class Tape {
   constexpr Memory<D>& memory() const { return *context_->memory; }
 
   constexpr bool recording() const { return mode_ == Mode::record; }
+  /// What runs now runs again in backward.
+  constexpr bool rehearsing() const { return mode_ == Mode::rehearse; }
   /// Turns recording on or off until the end of the scope, also by an exception.
   class [[nodiscard]] Recording {
    public:

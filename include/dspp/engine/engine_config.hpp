@@ -10,19 +10,22 @@
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/optim/optimizer.hpp>
 #include <dspp/placement/offload.hpp>
+#include <dspp/zero/replica_config.hpp>
 
 namespace dspp {
 
 struct EngineConfig {
-  double clip_norm = 0;          ///< largest global gradient norm; 0: no clipping
-  Size bucket_bytes = 32_MiB;    ///< of parameters per bucket
-  LossScaleConfig loss_scale{};  ///< F16 only; in other precisions the scale is 1
-  Size skip_nonfinite = 0;       ///< consecutive steps that may be skipped for a loss or gradient that is not finite
-  double largest_norm = 0;       ///< a step with a larger gradient norm counts as not finite; 0: no limit
-  bool zero_gradients = false;   ///< allows steps whose gradient is zero in every element; else they are an error
-  ParameterGroups groups{};      ///< of parameters with rates or decay of their own, or frozen (nn/parameter_group.hpp)
-  Size check_ranks = 100;        ///< steps between checks that ranks agree (rank_check.hpp); 0: no check
-  OffloadConfig offload{};       ///< of what the policy offloads
+  double clip_norm = 0;             ///< largest global gradient norm; 0: no clipping
+  Size bucket_bytes = 32_MiB;       ///< of parameters per bucket
+  Size prefetch_bytes = next_unit;  ///< of values gathered before they are used, under Zero<3>; 0: none
+  Size live_bytes = 0;              ///< of values that stay gathered from forward to backward, under Zero<3>
+  LossScaleConfig loss_scale{};     ///< F16 only; in other precisions the scale is 1
+  Size skip_nonfinite = 0;          ///< consecutive steps that may be skipped for a loss or gradient that is not finite
+  double largest_norm = 0;          ///< a step with a larger gradient norm counts as not finite; 0: no limit
+  bool zero_gradients = false;      ///< allows steps whose gradient is zero in every element; else they are an error
+  ParameterGroups groups{};  ///< of parameters with rates or decay of their own, or frozen (nn/parameter_group.hpp)
+  Size check_ranks = 100;    ///< steps between checks that ranks agree (rank_check.hpp); 0: no check
+  OffloadConfig offload{};   ///< of what the policy offloads
   bool graphs = false;  ///< train_batch repeats the launches of a step, on a device with graphs: see step_graphs.hpp
 };
 
@@ -32,6 +35,9 @@ constexpr void check_engine_config(const EngineConfig& config) {
           "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less, or NaN. 0 means none.");
   require(config.clip_norm >= 0,
           "dspp: Engine needs a clip_norm of at least 0, but got less, or NaN. 0 means no clipping.");
+  require(config.prefetch_bytes >= next_unit && config.live_bytes >= 0,
+          "dspp: Engine needs prefetch_bytes and live_bytes of at least 0, but got less. Raise them, or leave them "
+          "out.");
   require(config.bucket_bytes >= 1, "dspp: Engine needs bucket_bytes of at least 1, but got less. Raise it.");
 }
 

@@ -67,7 +67,9 @@ constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConf
           P::replica_traffic,
           P::parameter_tier,
           P::activation_tier,
-          P::partitions_activations};
+          P::partitions_activations,
+          config.prefetch_bytes,
+          config.live_bytes};
 }
 
 }  // namespace dspp::detail

@@ -170,6 +170,7 @@ constexpr void Weights<Model>::materialize(F and_then) {
       and_then(b);
     }
   }
+  inventory_.keep_units_live(replicas_.config().live_bytes);
 }
 
 template <class Model>

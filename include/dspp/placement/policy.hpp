@@ -24,6 +24,7 @@ struct Strategy {
   using SecondaryChoice = detail::pick<detail::Role::secondary, detail::Unnamed, Members...>;
   using GatherChoice = detail::pick<detail::Role::gather, detail::Unnamed, Members...>;
   using ReduceChoice = detail::pick<detail::Role::reduce, detail::Unnamed, Members...>;
+  using OverlapChoice = detail::pick<detail::Role::overlap, detail::Unnamed, Members...>;
   using TensorAxis = detail::pick<detail::Role::tp, Tp<1>, Members...>;
   using PipelineAxis = detail::pick<detail::Role::pp, Pp<1>, Members...>;
   using ContextAxis = detail::pick<detail::Role::cp, Cp<1>, Members...>;
@@ -52,7 +53,8 @@ struct Strategy {
   static constexpr ReplicaTraffic replica_traffic{.shards_within_node = !std::is_same_v<ShardsChoice, detail::Unnamed>,
                                                   .secondary_shards = !std::is_same_v<SecondaryChoice, detail::Unnamed>,
                                                   .gather_bits = detail::bits_of<GatherChoice>,
-                                                  .reduce_bits = detail::bits_of<ReduceChoice>};
+                                                  .reduce_bits = detail::bits_of<ReduceChoice>,
+                                                  .overlaps = std::is_same_v<OverlapChoice, detail::Unnamed>};
 
   /// The state of the residual stream, [batch, sequence, width], over Tp.
   using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
@@ -87,6 +89,7 @@ struct States {
   using Secondary = typename S::SecondaryChoice;
   using Gather = typename S::GatherChoice;
   using Reduce = typename S::ReduceChoice;
+  using Overlapping = typename S::OverlapChoice;
   using Offloaded = typename S::OffloadChoice;
   using OffloadedParameters = typename S::ParameterOffloadChoice;
   using OffloadedActivations = typename S::ActivationOffloadChoice;
@@ -98,10 +101,11 @@ using strategy_of = typename Shortest<
     Strategy<typename Of::ZeroStage, typename S::Precision>, Choice<Defaults::GradientChoice, typename Of::Gradient>,
     Choice<Defaults::ShardsChoice, typename Of::Sharding>, Choice<Defaults::SecondaryChoice, typename Of::Secondary>,
     Choice<Defaults::GatherChoice, typename Of::Gather>, Choice<Defaults::ReduceChoice, typename Of::Reduce>,
-    Choice<Defaults::TensorAxis, typename S::TensorAxis>, Choice<Defaults::PipelineAxis, typename S::PipelineAxis>,
-    Choice<Defaults::ContextAxis, typename S::ContextAxis>, Choice<Defaults::ExpertAxis, typename S::ExpertAxis>,
-    Choice<Defaults::Sequence, typename S::Sequence>, Choice<Defaults::Inputs, typename S::Inputs>,
-    Choice<Defaults::Attention, typename S::Attention>, Choice<Defaults::OffloadChoice, typename Of::Offloaded>,
+    Choice<Defaults::OverlapChoice, typename Of::Overlapping>, Choice<Defaults::TensorAxis, typename S::TensorAxis>,
+    Choice<Defaults::PipelineAxis, typename S::PipelineAxis>, Choice<Defaults::ContextAxis, typename S::ContextAxis>,
+    Choice<Defaults::ExpertAxis, typename S::ExpertAxis>, Choice<Defaults::Sequence, typename S::Sequence>,
+    Choice<Defaults::Inputs, typename S::Inputs>, Choice<Defaults::Attention, typename S::Attention>,
+    Choice<Defaults::OffloadChoice, typename Of::Offloaded>,
     Choice<Defaults::ParameterOffloadChoice, typename Of::OffloadedParameters>,
     Choice<Defaults::ActivationOffloadChoice, typename Of::OffloadedActivations>,
     Choice<Defaults::PartitionChoice, typename Of::Partition>, Choice<Defaults::DeviceType, D>>::type;
@@ -120,7 +124,7 @@ struct Canonical {
   static_assert(
       ((role_of<M> != Role::unknown) && ...),
       "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>, "
-      "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
+      "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
       "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
       "Offload<what, where>, PartitionActivations, Cpu, Cuda and Meta, but one of its members is none of these. "
       "Drop it.");
@@ -137,6 +141,12 @@ struct Canonical {
                 "dspp: Policy needs one GatherAs<...>, but names several. Keep one.");
   static_assert(times_named<Role::reduce, M...> <= 1,
                 "dspp: Policy needs one ReduceAs<...>, but names several. Keep one.");
+  static_assert(times_named<Role::overlap, M...> <= 1,
+                "dspp: Policy needs one Overlap<Off>, but names several. Keep one.");
+  static_assert(
+      (is_known_overlap<M> && ...),
+      "dspp: Overlap<Off> is the only Overlap, since to overlap is the default, but got another. Name Off, or "
+      "drop it.");
   static_assert((is_known_format<M> && ...),
                 "dspp: GatherAs<format> and ReduceAs<format> take Int8 and Int4, but got another. Name one of them.");
   static_assert((is_known_group<M> && ...),

@@ -83,6 +83,7 @@ enum class Role {
   secondary,
   gather,
   reduce,
+  overlap,
   tp,
   pp,
   cp,
@@ -120,6 +121,8 @@ template <class X>
 inline constexpr Role role_of<GatherAs<X>> = Role::gather;
 template <class X>
 inline constexpr Role role_of<ReduceAs<X>> = Role::reduce;
+template <class X>
+inline constexpr Role role_of<Overlap<X>> = Role::overlap;
 template <int N>
 inline constexpr Role role_of<Tp<N>> = Role::tp;
 template <int N>
@@ -217,6 +220,11 @@ template <class X>
 inline constexpr bool is_known_group<Shards<X>> = std::is_same_v<X, Within<Node>>;
 template <class X>
 inline constexpr bool is_known_group<SecondaryShards<X>> = std::is_same_v<X, Node>;
+
+template <class Member>
+inline constexpr bool is_known_overlap = true;
+template <class X>
+inline constexpr bool is_known_overlap<Overlap<X>> = std::is_same_v<X, Off>;
 
 }  // namespace detail
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What ZeRO moves between replicas, and how near they are: Shards<Within<Node>>, SecondaryShards<Node>,
-/// GatherAs<Int8>, ReduceAs<Int4>.
+/// What ZeRO moves between replicas, how near they are, and when: Shards<Within<Node>>, SecondaryShards<Node>,
+/// GatherAs<Int8>, ReduceAs<Int4>, Overlap<Off>.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -54,12 +54,20 @@ struct GatherAs {};
 template <class Format>
 struct ReduceAs {};
 
+struct Off {};
+
+/// A member of a policy, Overlap<Off>: buckets are gathered when they are used, and reduced before backward goes on.
+/// The bits are those of the policy without it, which gathers ahead and reduces meanwhile: time and memory differ.
+template <class Choice>
+struct Overlap {};
+
 /// The same as run-time values, so that units are not instantiated for each.
 struct ReplicaTraffic {
   bool shards_within_node = false;
   bool secondary_shards = false;
   int gather_bits = 0;  ///< of a gathered element; 0: as it is
   int reduce_bits = 0;
+  bool overlaps = true;  ///< runs beside forward and backward
 
   constexpr bool quantizes() const { return gather_bits > 0 || reduce_bits > 0; }
   constexpr bool needs_nodes() const { return shards_within_node || secondary_shards || reduce_bits > 0; }

@@ -19,11 +19,14 @@ struct PlanOptions {
   int data = 1;            ///< the data degree
   int ranks_per_node = 0;  ///< consecutive ones, as in RunOptions; 0: all
   Size bucket_bytes = 32_MiB;
+  Size prefetch_bytes = next_unit;      ///< as in EngineConfig
+  Size live_bytes = 0;                  ///< as in EngineConfig
   Size check_ranks = 100;               ///< as in EngineConfig
   bool target_weights = false;          ///< true if every batch has them
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
   ParameterGroups groups{};             ///< as in EngineConfig
   bool average = false;                 ///< true if a WeightAverage is kept
+  Rates rates{};                        ///< of the device and its links, for Plan::seconds
   bool graphs = false;                  ///< as in EngineConfig: a batch more, which repeated steps read
   Coordinates rank{};  ///< the rank to plan: ranks differ by the rounding of uneven all-reduces, under Muon by matrices
 };
@@ -60,6 +63,7 @@ struct Plan {
   Traffic start_traffic{};  ///< once, when engine and average are constructed: they compare the ranks' facts
   Traffic check_traffic{};  ///< of one check of the ranks, every `check_ranks` steps from the first on
   double forward_flops = 0, backward_flops = 0;  ///< of one step, the second with Muon's; multiply and add count two
+  StepSeconds seconds{};                         ///< at PlanOptions::rates, if they are given
   Size parameters = 0;                           ///< global elements
   PlanFacts facts{};
 
@@ -225,6 +229,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   result.start_traffic = world.traffic();
   result.state = ledger.live_by_category();
   result.resident = ledger.live();
+  if (options.rates.bytes_per_second > 0) engine.replicas().set_rates(options.rates);
   if (const auto* const host = engine.replicas().host_memory()) result.host_resident = host->live();
   if (options.graphs) {
     const auto inputs = planned_batch(engine.model(), engine.sizes(), options, ledger);
@@ -232,6 +237,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   } else {
     take_step_on_paper(engine, options);
   }
+  if (options.rates.bytes_per_second > 0) result.seconds = engine.replicas().seconds();
   result.parameters = engine.parameter_count();
   result.facts.shards = engine.replicas().shards().size();
   for (const auto* unit : engine.units()) {
@@ -288,8 +294,11 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
     for (Axis axis : all_axes) groups.along[axis] = Recorder<>(options.rank[axis], degrees[axis], options.sum_order);
     const NodePlace on = detail::connect_nodes(mesh, rank, options, groups);
     World<P> world(mesh, rank, std::move(groups), ledger, 0, on);
-    const EngineConfig engine_config{
-        .bucket_bytes = options.bucket_bytes, .groups = options.groups, .check_ranks = options.check_ranks};
+    const EngineConfig engine_config{.bucket_bytes = options.bucket_bytes,
+                                     .prefetch_bytes = options.prefetch_bytes,
+                                     .live_bytes = options.live_bytes,
+                                     .groups = options.groups,
+                                     .check_ranks = options.check_ranks};
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config, zero);
     if (options.average) {
       const WeightAverage average(engine, 0);
@@ -308,7 +317,8 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
 
 template <class Model, class Optimizer, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
-  const EngineConfig engine{.bucket_bytes = options.bucket_bytes};
+  const EngineConfig engine{
+      .bucket_bytes = options.bucket_bytes, .prefetch_bytes = options.prefetch_bytes, .live_bytes = options.live_bytes};
   return detail::plan_with<Model>(config, sizes, options, optimizer,
                                   detail::replica_config<typename Model::policy>(sizes, engine));
 }

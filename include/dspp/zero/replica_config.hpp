@@ -11,6 +11,9 @@
 
 namespace dspp {
 
+/// Of prefetch_bytes: the next unit, as far as two operations go.
+inline constexpr Size next_unit = -1;
+
 struct ReplicaConfig {
   StageRule rule{};
   bool wide_gradients = false;    ///< f32 beside bf16 or f16 values
@@ -21,6 +24,7 @@ struct ReplicaConfig {
   Tier parameters = Tier::device;   ///< where slices of values and reduced gradients rest, if values are split
   Tier activations = Tier::device;  ///< where recomputations keep their inputs
   bool partitions_activations = false;
+  Size prefetch_bytes = next_unit, live_bytes = 0;  ///< as in EngineConfig
 
   constexpr bool uses_host() const {
     return optimizer == Tier::host || parameters == Tier::host || activations == Tier::host;

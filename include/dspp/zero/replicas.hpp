@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The replica axes for units: the groups, the stage's rule, and at most two bucket operations in flight.
+/// The replica axes for units: the groups, the stage's rule, and the bucket operations in flight.
 #pragma once
 
 #include <utility>
@@ -7,8 +7,9 @@
 #include <dspp/autograd/context.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
-#include <dspp/ops/quantize.hpp>
+#include <dspp/ops/quantized_parts.hpp>
 #include <dspp/zero/bucket.hpp>
+#include <dspp/zero/overlap_clock.hpp>
 #include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/replica_config.hpp>
 #include <dspp/zero/stage.hpp>
@@ -100,11 +101,25 @@ class Replicas {
   constexpr bool checks_reductions() const { return check_ != ReductionCheck::none; }
   constexpr ReductionPrints<D>& prints() { return prints_; }
 
-  /// True if another operation may start now.
-  constexpr bool has_room() const { return static_cast<int>(in_flight_.size()) < limit; }
+  /// True if another operation may start now, besides gathers ahead within prefetch_bytes.
+  constexpr bool has_room() const { return static_cast<int>(in_flight_.size()) - gathers_ahead_ < limit; }
   constexpr void make_room() {
     while (!has_room()) complete_oldest();
   }
+  /// From now on, on paper: how long operations take beside computation.
+  constexpr void set_rates(const Rates& rates) { clock_ = OverlapClock(rates), counted_ = bytes_moved(); }
+  constexpr StepSeconds seconds() const { return clock_.seconds(flops_done()); }
+
+  /// Gathers ahead by bytes, whatever the number of units; else of the next unit.
+  constexpr bool gathers_units_ahead() const { return config_.prefetch_bytes != next_unit; }
+  /// True if a gather of so many bytes may start now, before they are used.
+  constexpr bool may_gather_ahead(Size bytes) const {
+    if (!config_.traffic.overlaps) return false;
+    if (!gathers_units_ahead()) return has_room();
+    return ahead_bytes_ + bytes <= config_.prefetch_bytes && gathers_ahead_ < most_gathers_ahead;
+  }
+  /// What was gathered ahead is used now, or given up. Sets `bytes` to 0.
+  constexpr void use_ahead(Size& bytes) { ahead_bytes_ -= std::exchange(bytes, 0); }
   [[gnu::noinline]] constexpr void complete_all() {
     while (!in_flight_.empty()) complete_oldest();
   }
@@ -124,6 +139,7 @@ class Replicas {
       }
     }
     hops_.free();
+    gathers_ahead_ = 0;
   }
   constexpr bool involves(const BucketType& bucket) const {
     for (const Operation& o : in_flight_)
@@ -132,7 +148,17 @@ class Replicas {
   }
 
   /// Starts to gather a bucket of split values; the result is valid once complete.
-  constexpr StorageType start_gather(BucketType& b);
+  constexpr StorageType start_gather(BucketType& b) {
+    make_room();
+    return start_gather_now(b);
+  }
+  /// The same ahead of its use, if may_gather_ahead(bytes).
+  constexpr StorageType start_gather_ahead(BucketType& b, Size bytes) {
+    StorageType gathered = start_gather_now(b);
+    ahead_bytes_ += bytes;
+    if (gathers_units_ahead()) in_flight_.back().is_ahead = true, ++gathers_ahead_;
+    return gathered;
+  }
   /// Starts to gather updated slices into resident values.
   constexpr void start_refresh(BucketType& b);
   /// Starts to reduce the bucket's gradient over the replicas, or those of a node if shards are cut over them: in
@@ -143,6 +169,7 @@ class Replicas {
 
  private:
   static constexpr int limit = 2;
+  static constexpr int most_gathers_ahead = 8;  ///< a transport has room for 16 operations in flight
   /// What an operation in two hops, or of quantized parts, has besides; kept until it completes. In a list of their
   /// own, since few operations have one, and all are moved often.
   struct Hop {
@@ -156,8 +183,10 @@ class Replicas {
     StorageType kept{};     ///< kept until the operation completes
     StorageType summand{};  ///< added to the bucket's reduced gradient at completion
     Pending<> pending{};    ///< declared after the storage: destroyed, and so completed, before it
+    double arrives = 0;     ///< by the clock
     bool scatters = false;
     bool has_hop = false;   ///< the first of `hops_`, when this is the first in flight
+    bool is_ahead = false;  ///< a gather that takes no room of others
     Pending<> gathering{};  ///< the second of an all-reduce in two operations, completed after `pending`
   };
   constexpr bool shards_within_node() const { return config_.traffic.shards_within_node; }
@@ -174,6 +203,28 @@ class Replicas {
   static constexpr Buffer byte_range(const StorageType& storage, Size begin, Size count) {
     return {detail::byte_of<D>(storage, begin), count, ElementType::u8};
   }
+  constexpr double flops_done() const {
+    if constexpr (requires { memory_->flops_forward(); })
+      return memory_->flops_forward() + memory_->flops_backward();
+    else
+      return 0;
+  }
+  constexpr Size bytes_moved() const {
+    const auto by = [](CommunicatorOf<D>& group) {
+      return group.traffic().bytes(Purpose::parameter) + group.traffic().bytes(Purpose::gradient);
+    };
+    return by(*groups_.all) + (config_.traffic.needs_nodes() ? by(*groups_.on_node) + by(*groups_.across_nodes) : 0);
+  }
+  constexpr double time_of_new_bytes() {
+    const Size before = std::exchange(counted_, bytes_moved());
+    return clock_.begin(flops_done(), counted_ - before);
+  }
+  constexpr void launch(Operation&& operation) {
+    in_flight_.push_back(std::move(operation));
+    if (clock_.runs()) in_flight_.back().arrives = time_of_new_bytes();
+  }
+  constexpr StorageType start_gather_now(BucketType& b);
+  constexpr void reduce(BucketType& b);
   constexpr const StorageType& slice_for_sum(BucketType& b, StorageType& summand);
   constexpr void start_all_reduce(BucketType& b);
   constexpr void start_quantized_reduce(BucketType& b, PurposeAt purpose);
@@ -196,7 +247,10 @@ class Replicas {
   List<Hop> hops_;  ///< of those of them that have one
   ReductionCheck check_ = ReductionCheck::none;
   ReductionPrints<D> prints_;
-  int buckets_ = 0;
+  int buckets_ = 0, gathers_ahead_ = 0;
+  Size ahead_bytes_ = 0;  ///< of values gathered and not used
+  OverlapClock clock_{};
+  Size counted_ = 0;  ///< bytes whose time the clock has
   CurrentMicroStep current_{};
   std::int64_t micro_step_ = 0;
 };
@@ -219,8 +273,7 @@ constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const Rep
 }
 
 template <class T, Device D>
-constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b) {
-  make_room();
+constexpr Storage<Memory<D>> Replicas<T, D>::start_gather_now(BucketType& b) {
   const Shape<1> whole{{b.count}};
   auto gathered = Tensor<T, 1, D>::uninitialized(whole, *memory_, Category::parameters, "gathered parameters");
   if (keeps_secondary_shards() || config_.traffic.gather_bits > 0) {
@@ -230,60 +283,8 @@ constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b) {
   auto pending =
       shards().start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
                                 buffer(gathered.data(), b.count), PurposeAt(Purpose::parameter).of(subject(b)));
-  in_flight_.push_back(Operation{.bucket = &b, .kept = gathered.storage(), .pending = std::move(pending)});
+  launch(Operation{.bucket = &b, .kept = gathered.storage(), .pending = std::move(pending)});
   return gathered.storage();
-}
-
-/// By way of secondary shards, or quantized, or both.
-template <class T, Device D>
-constexpr void Replicas<T, D>::start_gather_in_hops(BucketType& b, const StorageType& whole) {
-  Operation gather{.bucket = &b, .kept = whole, .has_hop = true};
-  Hop hop;
-  if (b.secondary) {
-    hop.source = b.secondary;
-    gather.pending = gather_on_node(b, b.secondary, whole);
-  } else {
-    auto& over = keeps_secondary_shards() ? *groups_.across_nodes : shards();
-    const Size elements = b.values.count() * over.size();
-    if (keeps_secondary_shards())
-      hop.secondary =
-          StorageType(*memory_, elements * static_cast<Size>(sizeof(T)), Category::parameters, "secondary shards");
-    const auto to = Tensor<T, 1, D>::view(hop.secondary ? hop.secondary : whole, 0, Shape<1>{{elements}});
-    const auto purpose = PurposeAt(Purpose::parameter).of(subject(b));
-    gather.pending = config_.traffic.gather_bits > 0 && over.size() > 1
-                         ? gather_quantized(over, b.values, hop, purpose)
-                         : over.start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
-                                                 buffer(to.data(), elements), purpose);
-  }
-  hops_.push_back(std::move(hop));
-  in_flight_.push_back(std::move(gather));
-}
-
-/// Every rank's part is quantized, this one's too, so that all have the same values.
-template <class T, Device D>
-constexpr Pending<> Replicas<T, D>::gather_quantized(CommunicatorOf<D>& over, const Tensor<T, 1, D>& values, Hop& hop,
-                                                     PurposeAt purpose) {
-  hop.parts = {values.count(), config_.traffic.gather_bits, static_cast<int>(sizeof(Compute<T>))};
-  const Size part = hop.parts.bytes(), all = part * over.size();
-  hop.received = StorageType(*memory_, all, Category::communication, "quantized values");
-  const Size at = part * over.rank();
-  ops::quantize<T, D>(*memory_, hop.parts, 1, 1, values.data(), detail::byte_of<D>(hop.received, at));
-  const Buffer own = byte_range(hop.received, at, part);
-  return over.start_all_gather(own, byte_range(hop.received, 0, all), purpose);
-}
-
-/// `secondary` has this rank's slice of each node, in order of the nodes.
-template <class T, Device D>
-constexpr Pending<> Replicas<T, D>::gather_on_node(BucketType& b, const StorageType& secondary,
-                                                   const StorageType& whole) {
-  const Size slice = b.values.count(), of_node = slice * groups_.on_node->size();
-  const auto from = Tensor<T, 1, D>::view(secondary, 0, Shape<1>{{slice * groups_.across_nodes->size()}});
-  const auto to = Tensor<T, 1, D>::view(whole, 0, Shape<1>{{b.count}});
-  List<GatherPair> nodes;
-  for (int node = 0; node < groups_.across_nodes->size(); ++node)
-    nodes.push_back({buffer(static_cast<const T*>(from.data_from(node * slice)), slice),
-                     buffer(to.data_from(node * of_node), of_node)});
-  return groups_.on_node->start_all_gather({nodes.begin(), nodes.size()}, PurposeAt(Purpose::parameter).of(subject(b)));
 }
 
 template <class T, Device D>
@@ -293,7 +294,7 @@ constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
   const T* slice = b.values.data_from(own.begin);
   auto pending = shards().start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count),
                                            PurposeAt(Purpose::parameter).of(subject(b)));
-  in_flight_.push_back(Operation{.bucket = &b, .kept = b.values.storage(), .pending = std::move(pending)});
+  launch(Operation{.bucket = &b, .kept = b.values.storage(), .pending = std::move(pending)});
 }
 
 /// In place. In two operations, this rank first reduces its slice of the bucket, as under stages 1 to 3.
@@ -310,7 +311,7 @@ constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   const Size elements = b.count / group().size();
   const Buffer own{detail::byte_of<D>(b.reduced, gradient_bytes(elements) * group().rank()), elements, gradient_type()};
   auto pending = group().start_reduce_scatter(whole, own, purpose);
-  in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
+  launch(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
   in_flight_.back().gathering = group().start_all_gather(own, whole, purpose);
 }
 
@@ -327,6 +328,12 @@ constexpr const Storage<Memory<D>>& Replicas<T, D>::slice_for_sum(BucketType& b,
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   make_room();
+  reduce(b);
+  if (!config_.traffic.overlaps) complete_all();
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::reduce(BucketType& b) {
   if (rule().reduce == Move::all_reduce) return start_all_reduce(b);
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   if (checks_reductions()) complete(b);  // a bucket has one digest of a sum
@@ -336,56 +343,11 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   StorageType summand;
   const StorageType& sum = slice_for_sum(b, summand);
   auto pending = shards().start_reduce_scatter(whole, gradient_buffer(sum, slice_of(b)), purpose);
-  in_flight_.push_back(Operation{.bucket = &b,
-                                 .kept = std::exchange(b.gradient, {}),
-                                 .summand = std::move(summand),
-                                 .pending = std::move(pending),
-                                 .scatters = true});
-}
-
-/// What replica i of the node sums are the slices of the ranks with its place on every node, in order of the nodes.
-template <class T, Device D>
-constexpr void Replicas<T, D>::start_quantized_reduce(BucketType& b, PurposeAt purpose) {
-  const Size elements = slice_of(b), rows = reduces_twice() ? nodes() : 1;
-  Operation reduce{.bucket = &b, .scatters = true, .has_hop = true};
-  Hop hop;
-  hop.parts = {elements, config_.traffic.reduce_bits, static_cast<int>(sizeof(Compute<T>))};
-  const Size all = hop.parts.bytes() * group().size();
-  b.sum = {};
-  hop.sent = StorageType(*memory_, all, Category::communication, "quantized gradients");
-  with_gradient_type([&]<class G>(G) {
-    ops::quantize<G, D>(*memory_, hop.parts, rows, group().size() / rows, b.gradient.template element<const G>(0),
-                        hop.sent.data());
-  });
-  b.gradient.release();
-  slice_for_sum(b, reduce.summand);
-  hop.received = StorageType(*memory_, all, Category::communication, "quantized gradients");
-  auto& over = reduces_twice() ? *groups_.on_node : group();
-  reduce.pending =
-      over.start_all_to_all(byte_range(hop.sent, 0, all), byte_range(hop.received, 0, all), PartCounts{}, purpose);
-  hops_.push_back(std::move(hop));
-  in_flight_.push_back(std::move(reduce));
-}
-
-/// `sum`: this rank's slice of what was received; if that is the sum of a node, quantized and sent once more.
-template <class T, Device D>
-constexpr void Replicas<T, D>::sum_received(const Operation& o, Hop& hop, const StorageType& sum) {
-  using S = Compute<T>;
-  const QuantizedParts& parts = hop.parts;
-  Size senders = group().size();
-  if (reduces_twice()) {
-    senders = nodes();
-    const Size bytes = parts.bytes() * senders;
-    auto of_node = Tensor<S, 1, D>::uninitialized(Shape<1>{{parts.count * senders}}, *memory_, Category::communication,
-                                                  "gradients of the node");
-    ops::sum_quantized<S, D>(*memory_, parts, group().size() / senders, senders, hop.received.data(), of_node.data());
-    ops::quantize<S, D>(*memory_, parts, 1, senders, of_node.data(), hop.sent.data());
-    all_to_all(*groups_.across_nodes, byte_range(hop.sent, 0, bytes), byte_range(hop.received, 0, bytes),
-               PurposeAt(Purpose::gradient).of(subject(*o.bucket)));
-  }
-  with_gradient_type([&]<class G>(G) {
-    ops::sum_quantized<G, D>(*memory_, parts, senders, 1, hop.received.data(), sum.template element<G>(0));
-  });
+  launch(Operation{.bucket = &b,
+                   .kept = std::exchange(b.gradient, {}),
+                   .summand = std::move(summand),
+                   .pending = std::move(pending),
+                   .scatters = true});
 }
 
 template <class T, Device D>
@@ -394,36 +356,22 @@ constexpr void Replicas<T, D>::start_sum_over_copies(BucketType& b) {
   make_room();
   const Buffer own = gradient_buffer(b.reduced, slice_of(b));
   auto pending = groups_.across_nodes->start_all_reduce(own, PurposeAt(Purpose::gradient).of(subject(b)));
-  in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
-}
-
-/// True if that is all that there is to do, of a gather.
-template <class T, Device D>
-constexpr bool Replicas<T, D>::complete_hop(Operation& o, Hop hop) {
-  BucketType& b = *o.bucket;
-  if (hop.received) {
-    if (o.scatters) {
-      sum_received(o, hop, o.summand ? o.summand : b.reduced);
-    } else {
-      const StorageType& values = hop.secondary ? hop.secondary : o.kept;
-      ops::sum_quantized<T, D>(*memory_, hop.parts, 1, hop.secondary ? nodes() : shards().size(), hop.received.data(),
-                               values.template element<T>(0));
-    }
-    hop.sent.release(), hop.received.release();
-  }
-  if (!hop.secondary) return !o.scatters;
-  b.secondary = std::move(hop.secondary);
-  gather_on_node(b, b.secondary, o.kept).wait();
-  return true;
+  launch(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
 }
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::complete_oldest() {
   Operation o = in_flight_.take_front();
+  if (o.is_ahead) --gathers_ahead_;
   o.pending.wait();
   o.gathering.wait();
+  if (clock_.runs()) clock_.wait(flops_done(), o.arrives);
   BucketType& b = *o.bucket;
-  if (o.has_hop && complete_hop(o, hops_.take_front())) return;
+  if (o.has_hop) {
+    const bool done = complete_hop(o, hops_.take_front());
+    if (clock_.runs() && counted_ < bytes_moved()) clock_.wait(flops_done(), time_of_new_bytes());
+    if (done) return;
+  }
   const Size bytes = slice_bytes(b);
   const bool checks = o.scatters && checks_reductions();
   if (checks && !o.summand) prints_.begin(b.number);
@@ -465,3 +413,5 @@ constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType&
 }
 
 }  // namespace dspp
+
+#include <dspp/zero/replica_hops.hpp>

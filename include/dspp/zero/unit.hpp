@@ -48,13 +48,22 @@ class Unit : public ParameterStorage<D> {
   constexpr void link_previous(Unit* unit) { previous_ = unit; }
   constexpr void link_next(Unit* unit) { next_ = unit; }
 
+  /// The bytes of its values when they are gathered.
+  constexpr Size gathered_bytes() const {
+    Size bytes = 0;
+    for (const BucketType& b : buckets_) bytes += b.count * static_cast<Size>(sizeof(T));
+    return bytes;
+  }
+  /// What its forward gathers stays until its backward has used it.
+  constexpr void set_stays(bool stays) { stays_ = stays; }
+
   /// It has boundaries on tapes: not the unit of a tile.
   constexpr void set_bounded() { bounded_ = true; }
   constexpr bool is_bounded() const { return bounded_; }
   constexpr void enter(Tape<D>& tape);
   constexpr void leave(Tape<D>& tape);
 
-  /// Gathers the values, and prefetches those of the next unit in the pass; in recompute, none.
+  /// Gathers the values, and ahead those of the next unit in the pass, or units; in recompute, none.
   constexpr void open(Pass pass);
   constexpr void release();
 
@@ -88,7 +97,8 @@ class Unit : public ParameterStorage<D> {
   }
   constexpr void lay_out(Size alignment, Size replicas);
   constexpr void gather();
-  constexpr void gather_ahead();
+  /// False once no more may be gathered ahead.
+  constexpr bool gather_ahead();
   constexpr void start_reduce(std::size_t bucket);
   constexpr void fill_gaps(BucketType& b);
   constexpr const Storage<Memory<D>>& unreduced(BucketType& b);
@@ -98,6 +108,8 @@ class Unit : public ParameterStorage<D> {
   Replicas<T, D>* replicas_ = nullptr;
   bool bounded_ = false;
   bool values_are_split_ = false;  // before set_up() there is nothing to gather
+  bool stays_ = false;
+  Size ahead_bytes_ = 0;  ///< of values that were gathered ahead, until they are used
   Unit *previous_ = nullptr, *next_ = nullptr;
   List<ParameterBase<D>*> parameters_;
   List<BucketType> buckets_;
@@ -189,8 +201,10 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
 template <class T, Device D>
 constexpr void Unit<T, D>::open(Pass pass) {
   gather();
-  Unit* const ahead = pass == Pass::forward ? next_ : pass == Pass::backward ? previous_ : nullptr;
-  if (ahead) ahead->gather_ahead();
+  if (pass == Pass::recompute) return;
+  const auto after = [pass](Unit* unit) { return pass == Pass::forward ? unit->next_ : unit->previous_; };
+  Unit* ahead = after(this);
+  while (ahead && ahead->gather_ahead() && replicas_->gathers_units_ahead()) ahead = after(ahead);
 }
 
 template <class T, Device D>
@@ -207,7 +221,7 @@ constexpr void Unit<T, D>::enter(Tape<D>& tape) {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::leave(Tape<D>& tape) {
-  release();
+  if (!stays_ || !(tape.recording() || tape.rehearsing())) release();
   pass_.end();
   tape.record_boundary([this](Tape<D>&) {
     begin_range("backward");
@@ -221,19 +235,27 @@ constexpr void Unit<T, D>::gather() {
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
   for (BucketType& b : buckets_) replicas_->complete(b);
+  replicas_->use_ahead(ahead_bytes_);
 }
 
 template <class T, Device D>
-constexpr void Unit<T, D>::gather_ahead() {
-  if (!values_are_split_) return;
-  for (std::size_t i = 0; i < buckets_.size() && replicas_->has_room(); ++i)
-    if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
+constexpr bool Unit<T, D>::gather_ahead() {
+  if (!values_are_split_) return false;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (this->values[i]) continue;
+    const Size bytes = buckets_[i].count * static_cast<Size>(sizeof(T));
+    if (!replicas_->may_gather_ahead(bytes)) return false;
+    this->values[i] = replicas_->start_gather_ahead(buckets_[i], bytes);
+    ahead_bytes_ += bytes;
+  }
+  return true;
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::release() {
   if (!values_are_split_) return;
   for (Storage<Memory<D>>& gathered : this->values) gathered.release();
+  if (replicas_) replicas_->use_ahead(ahead_bytes_);
 }
 
 template <class T, Device D>
@@ -302,6 +324,7 @@ template <class T, Device D>
 constexpr void Unit<T, D>::drop_gradients() {
   this->gradients.begin_step();
   forget_copies();
+  release();
   for (BucketType& b : buckets_) {
     b.gradient.release();
     b.reduced.release();

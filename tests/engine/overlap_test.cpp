@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is gathered ahead, what stays from forward to backward, and Overlap<Off>: the same bits, the planned bytes and
+// calls, and the traffic of the formulas.
+// labels: engine thread
+#include <vector>
+
+#include <dspp/optim.hpp>
+#include <laws/strategy.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+/// One engine for all, which is given the stage and the member as values.
+template <class P, class... More>
+Trained train_with(const Cell& cell) {
+  Trained trained = laws::detail::train_as<P, Gpt<Policy<More...>>, AdamW>(cell);
+  check_run(trained);
+  for (int r = 0; r < cell.ranks; ++r) {
+    using Model = rebind<Gpt<P>, Cpu>;
+    check_plan(plan_of<Model, AdamW>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+  }
+  return trained;
+}
+
+Size gathered(const Trained& trained) {
+  return trained.ranks[0].replicas.bytes(Collective::all_gather, Purpose::parameter);
+}
+Size peak(const Trained& trained) {
+  return trained.ranks[0].peak;
+}
+
+template <class... More>
+void check_windows(Cell cell) {
+  CAPTURE(cell.ranks);
+  const Trained plain = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  const Size psi = plain.ranks[0].psi, replicas = cell.ranks / plain.facts.tp, part = psi / replicas * (replicas - 1);
+  CHECK(gathered(plain) == 2 * cell.accumulate * part);
+
+  cell.prefetch_bytes = 0;
+  const Trained none = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  check_same_bits(none, plain);
+  CHECK(gathered(none) == gathered(plain));
+  CHECK(peak(none) <= peak(plain));
+  cell.prefetch_bytes = psi;
+  const Trained all = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  check_same_bits(all, plain);
+  CHECK(gathered(all) == gathered(plain));
+  CHECK(peak(all) > peak(plain));
+  cell.prefetch_bytes = psi / 3;
+  const Trained third = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  check_same_bits(third, plain);
+  CHECK(peak(third) <= peak(all));
+
+  cell.prefetch_bytes = next_unit, cell.live_bytes = psi;
+  const Trained once = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  check_same_bits(once, plain);
+  CHECK(gathered(once) == cell.accumulate * part);
+  cell.live_bytes = psi / 2;
+  const Trained half = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  check_same_bits(half, plain);
+  CHECK(gathered(half) < gathered(plain));
+  CHECK(gathered(half) > gathered(once));
+  cell.prefetch_bytes = psi;
+  check_same_bits(train_with<Policy<Zero<3>, More...>, More...>(cell), plain);
+}
+
+}  // namespace
+
+TEST_CASE("windows of bytes: gathers ahead have the bits and the traffic of those when used; live values come once") {
+  check_windows<F64>({.ranks = 2, .steps = 2, .layers = 4});
+  check_windows<F64>({.ranks = 3, .accumulate = 2, .steps = 2, .layers = 3});
+  check_windows<Bf16>({.ranks = 4, .steps = 2, .layers = 3});
+  check_windows<F64, Tp<2>, SequenceParallel>({.ranks = 4, .steps = 2, .layers = 2});
+}
+
+TEST_CASE("a stack that runs segments again gathers live blocks once") {
+  Cell cell{.ranks = 2, .steps = 2, .layers = 4, .segments = 2};
+  const Trained plain = train_with<Policy<Zero<3>, F64>, F64>(cell);
+  cell.live_bytes = cell.prefetch_bytes = plain.ranks[0].psi;
+  const Trained live = train_with<Policy<Zero<3>, F64>, F64>(cell);
+  check_same_bits(live, plain);
+  CHECK(2 * gathered(live) == plain.ranks[0].psi);
+}
+
+TEST_CASE("Overlap<Off> has the bits, the traffic and no more memory, in every stage") {
+  const Cell cell{.ranks = 3, .accumulate = 2, .steps = 3, .layers = 3};
+  const auto check = [&](const Trained& off, const Trained& on) {
+    check_same_bits(off, on);
+    for (std::size_t r = 0; r < on.ranks.size(); ++r) {
+      CHECK(off.ranks[r].replicas == on.ranks[r].replicas);
+      CHECK(off.ranks[r].peak <= on.ranks[r].peak);
+    }
+  };
+  check(train_with<Policy<Zero<0>, Overlap<Off>, F64>, F64>(cell), train_with<Policy<Zero<0>, F64>, F64>(cell));
+  check(train_with<Policy<Zero<1>, Overlap<Off>, F64>, F64>(cell), train_with<Policy<Zero<1>, F64>, F64>(cell));
+  check(train_with<Policy<Zero<2>, Overlap<Off>, F64>, F64>(cell), train_with<Policy<Zero<2>, F64>, F64>(cell));
+  check(train_with<Policy<Zero<3>, Overlap<Off>, F64>, F64>(cell), train_with<Policy<Zero<3>, F64>, F64>(cell));
+}
+
+TEST_CASE("by node: the same windows over secondary shards, shards within nodes and quantized traffic") {
+  Cell cell{.ranks = 4, .accumulate = 2, .steps = 2, .layers = 3, .ranks_per_node = 2};
+  const auto check = [&]<class P>(P) {
+    const Trained plain = train_with<P, F64>(cell);
+    Cell windows = cell;
+    windows.prefetch_bytes = windows.live_bytes = plain.ranks[0].psi;
+    check_same_bits(train_with<P, F64>(windows), plain);
+    windows.live_bytes = 0, windows.prefetch_bytes /= 2;
+    check_same_bits(train_with<P, F64>(windows), plain);
+  };
+  check(Policy<Zero<3>, SecondaryShards<Node>, F64>());
+  check(Policy<Zero<3>, Shards<Within<Node>>, F64>());
+  check(Policy<Zero<3>, SecondaryShards<Node>, GatherAs<Int8>, ReduceAs<Int4>, F64>());
+}
+
+TEST_CASE("values that stayed are not those of the step before: forwards without backward, evaluations, and both") {
+  const GptConfig model{.layers = 3, .width = 16, .heads = 2, .vocabulary = 16, .sequence = 8};
+  const auto losses_with = [&](Size live_bytes) {
+    std::vector<double> losses;
+    using P = Policy<Zero<3>, F64>;
+    run<P>({.ranks = 2}, [&](World<P>& world) {
+      const BatchSizes sizes{.micro_batch = 2, .sequence = 8};
+      Engine engine{world, Gpt<P>{model}, AdamW{.lr = 0.05}, sizes,
+                    EngineConfig{.prefetch_bytes = live_bytes, .live_bytes = live_bytes}};
+      std::vector<double> own;
+      for (Size step = 0; step < 4; ++step) {
+        const auto batch = batch_of<Cpu>(world.memory(), 4 * step, 2 * world.rank(), 2, 8, 16);
+        own.push_back(engine.value_of(engine.forward(batch)));  // and no backward
+        own.push_back(engine.eval_batch(batch).mean);
+        const auto loss = engine.forward(batch);
+        own.push_back(engine.value_of(loss));
+        if (step == 2) own.push_back(engine.eval_batch(batch).mean);
+        if (step == 2) continue;
+        engine.backward(loss);
+        engine.step();
+        own.push_back(engine.eval_batch(batch).mean);
+      }
+      if (world.rank() == 0) losses = own;
+    });
+    return losses;
+  };
+  const std::vector<double> plain = losses_with(0);
+  CHECK(losses_with(1 << 20) == plain);
+  CHECK(losses_with(6000) == plain);
+}
+
+TEST_CASE("a number of bytes below zero is an error in one sentence") {
+  const auto refused = [](const EngineConfig& config) { check_engine_config(config); };
+  CHECK_THROWS_WITH_AS(refused({.prefetch_bytes = -2}),
+                       "dspp: Engine needs prefetch_bytes and live_bytes of at least 0, but got less. Raise them, or "
+                       "leave them out.",
+                       Error);
+  CHECK_THROWS_AS(refused({.live_bytes = -1}), Error);
+  CHECK_NOTHROW(refused({.prefetch_bytes = 0}));
+}
+
+TEST_CASE("a plan at given rates says how much of the traffic computation hides") {
+  constexpr GptConfig config{.layers = 12, .width = 64, .heads = 4, .sequence = 64};
+  constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 64};
+  const auto seconds = [&]<class P>(P, double bytes_per_second) {
+    const PlanOptions options{.data = 8, .rates = {.flops_per_second = 1e12, .bytes_per_second = bytes_per_second}};
+    return plan<Gpt<P>>(config, sizes, options).seconds;
+  };
+  using Three = Policy<Zero<3>>;
+  const StepSeconds fast = seconds(Three(), 1e12), slow = seconds(Three(), 1e9);
+  CHECK(fast.computing == slow.computing);
+  CHECK(relative_gap({1000 * fast.moving}, {slow.moving}) < 1e-12);
+  CHECK(fast.hidden() > 0.8);
+  CHECK(slow.hideable() < 1);
+  CHECK(slow.hidden() <= slow.hideable() + 1e-12);
+  CHECK(slow.hidden() > 0.7 * slow.hideable());
+  const StepSeconds off = seconds(Policy<Zero<3>, Overlap<Off>>(), 1e12);
+  CHECK(off.moving == fast.moving);
+  CHECK(relative_gap({off.waiting}, {off.moving}) < 1e-12);
+  const StepSeconds none = plan<Gpt<Three>>(config, sizes, {.data = 8}).seconds;
+  CHECK(none.step() == 0);
+}
