@@ -32,7 +32,6 @@ class OverlapClock {
   constexpr OverlapClock() = default;
   constexpr explicit OverlapClock(const Rates& rates) : rates_(rates) {}
 
-  constexpr bool runs() const { return rates_.bytes_per_second > 0; }
   /// An operation that begins when `flops` were done; when it ends.
   constexpr double begin(double flops, Size bytes) {
     const double seconds = static_cast<double>(bytes) / rates_.bytes_per_second, now = at(flops);

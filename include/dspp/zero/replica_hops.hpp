@@ -31,7 +31,8 @@ constexpr void Replicas<T, D>::start_gather_in_hops(BucketType& b, const Storage
                                                  buffer(to.data(), elements), purpose);
   }
   hops_.push_back(std::move(hop));
-  launch(std::move(gather));
+  in_flight_.push_back(std::move(gather));
+  if (is_timed_) time_newest();
 }
 
 /// Every rank's part is quantized, this one's too, so that all have the same values.
@@ -82,7 +83,8 @@ constexpr void Replicas<T, D>::start_quantized_reduce(BucketType& b, PurposeAt p
   reduce.pending =
       over.start_all_to_all(byte_range(hop.sent, 0, all), byte_range(hop.received, 0, all), PartCounts{}, purpose);
   hops_.push_back(std::move(hop));
-  launch(std::move(reduce));
+  in_flight_.push_back(std::move(reduce));
+  if (is_timed_) time_newest();
 }
 
 /// `sum`: this rank's slice of what was received; if that is the sum of a node, quantized and sent once more.

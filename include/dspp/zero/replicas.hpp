@@ -107,16 +107,18 @@ class Replicas {
     while (!has_room()) complete_oldest();
   }
   /// From now on, on paper: how long operations take beside computation.
-  constexpr void set_rates(const Rates& rates) { clock_ = OverlapClock(rates), counted_ = bytes_moved(); }
+  constexpr void set_rates(const Rates& rates) {
+    clock_ = OverlapClock(rates), counted_ = bytes_moved();
+    is_timed_ = true;
+  }
   constexpr StepSeconds seconds() const { return clock_.seconds(flops_done()); }
 
-  /// Gathers ahead by bytes, whatever the number of units; else of the next unit.
-  constexpr bool gathers_units_ahead() const { return config_.prefetch_bytes != next_unit; }
-  /// True if a gather of so many bytes may start now, before they are used.
+  /// True if a bucket of the next unit may be gathered now.
+  constexpr bool may_gather_next_unit() const { return static_cast<int>(in_flight_.size()) < most_of_next_unit_; }
+  /// True if so many bytes may be gathered now, whatever unit they are of.
   constexpr bool may_gather_ahead(Size bytes) const {
-    if (!config_.traffic.overlaps) return false;
-    if (!gathers_units_ahead()) return has_room();
-    return ahead_bytes_ + bytes <= config_.prefetch_bytes && gathers_ahead_ < most_gathers_ahead;
+    return config_.traffic.overlaps && ahead_bytes_ + bytes <= config_.prefetch_bytes &&
+           gathers_ahead_ < most_gathers_ahead;
   }
   /// What was gathered ahead is used now, or given up. Sets `bytes` to 0.
   constexpr void use_ahead(Size& bytes) { ahead_bytes_ -= std::exchange(bytes, 0); }
@@ -148,15 +150,13 @@ class Replicas {
   }
 
   /// Starts to gather a bucket of split values; the result is valid once complete.
-  constexpr StorageType start_gather(BucketType& b) {
-    make_room();
-    return start_gather_now(b);
-  }
+  /// `waits`: until there is room.
+  constexpr StorageType start_gather(BucketType& b, bool waits = true);
   /// The same ahead of its use, if may_gather_ahead(bytes).
   constexpr StorageType start_gather_ahead(BucketType& b, Size bytes) {
-    StorageType gathered = start_gather_now(b);
+    StorageType gathered = start_gather(b, false);
     ahead_bytes_ += bytes;
-    if (gathers_units_ahead()) in_flight_.back().is_ahead = true, ++gathers_ahead_;
+    in_flight_.back().is_ahead = true, ++gathers_ahead_;
     return gathered;
   }
   /// Starts to gather updated slices into resident values.
@@ -219,12 +219,7 @@ class Replicas {
     const Size before = std::exchange(counted_, bytes_moved());
     return clock_.begin(flops_done(), counted_ - before);
   }
-  constexpr void launch(Operation&& operation) {
-    in_flight_.push_back(std::move(operation));
-    if (clock_.runs()) in_flight_.back().arrives = time_of_new_bytes();
-  }
-  constexpr StorageType start_gather_now(BucketType& b);
-  constexpr void reduce(BucketType& b);
+  constexpr void time_newest() { in_flight_.back().arrives = time_of_new_bytes(); }
   constexpr const StorageType& slice_for_sum(BucketType& b, StorageType& summand);
   constexpr void start_all_reduce(BucketType& b);
   constexpr void start_quantized_reduce(BucketType& b, PurposeAt purpose);
@@ -247,8 +242,10 @@ class Replicas {
   List<Hop> hops_;  ///< of those of them that have one
   ReductionCheck check_ = ReductionCheck::none;
   ReductionPrints<D> prints_;
+  int most_of_next_unit_ = limit;
   int buckets_ = 0, gathers_ahead_ = 0;
   Size ahead_bytes_ = 0;  ///< of values gathered and not used
+  bool is_timed_ = false;
   OverlapClock clock_{};
   Size counted_ = 0;  ///< bytes whose time the clock has
   CurrentMicroStep current_{};
@@ -264,7 +261,8 @@ constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const Rep
       host_(host),
       groups_(groups),
       shards_(config.traffic.shards_within_node ? groups.on_node : groups.all),
-      config_(config) {
+      config_(config),
+      most_of_next_unit_(config.traffic.overlaps ? limit : 0) {
   const bool fits = groups.on_node->size() * groups.across_nodes->size() == groups.all->size();
   // clang-format off
   require(fits || !config.traffic.needs_nodes(), "dspp: Shards<Within<Node>>, SecondaryShards and ReduceAs need as many ranks on each node, in a row, but they differ. Start as many.",
@@ -273,7 +271,8 @@ constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const Rep
 }
 
 template <class T, Device D>
-constexpr Storage<Memory<D>> Replicas<T, D>::start_gather_now(BucketType& b) {
+constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b, bool waits) {
+  if (waits) make_room();
   const Shape<1> whole{{b.count}};
   auto gathered = Tensor<T, 1, D>::uninitialized(whole, *memory_, Category::parameters, "gathered parameters");
   if (keeps_secondary_shards() || config_.traffic.gather_bits > 0) {
@@ -283,7 +282,8 @@ constexpr Storage<Memory<D>> Replicas<T, D>::start_gather_now(BucketType& b) {
   auto pending =
       shards().start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
                                 buffer(gathered.data(), b.count), PurposeAt(Purpose::parameter).of(subject(b)));
-  launch(Operation{.bucket = &b, .kept = gathered.storage(), .pending = std::move(pending)});
+  in_flight_.push_back(Operation{.bucket = &b, .kept = gathered.storage(), .pending = std::move(pending)});
+  if (is_timed_) time_newest();
   return gathered.storage();
 }
 
@@ -294,7 +294,8 @@ constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
   const T* slice = b.values.data_from(own.begin);
   auto pending = shards().start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count),
                                            PurposeAt(Purpose::parameter).of(subject(b)));
-  launch(Operation{.bucket = &b, .kept = b.values.storage(), .pending = std::move(pending)});
+  in_flight_.push_back(Operation{.bucket = &b, .kept = b.values.storage(), .pending = std::move(pending)});
+  if (is_timed_) time_newest();
 }
 
 /// In place. In two operations, this rank first reduces its slice of the bucket, as under stages 1 to 3.
@@ -306,12 +307,14 @@ constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   if (sums_in_rank_order()) {
     in_flight_.push_back(
         Operation{.bucket = &b, .kept = b.reduced, .pending = group().start_all_reduce(whole, purpose)});
+    if (is_timed_) time_newest();
     return;
   }
   const Size elements = b.count / group().size();
   const Buffer own{detail::byte_of<D>(b.reduced, gradient_bytes(elements) * group().rank()), elements, gradient_type()};
   auto pending = group().start_reduce_scatter(whole, own, purpose);
-  launch(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
+  in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
+  if (is_timed_) time_newest();
   in_flight_.back().gathering = group().start_all_gather(own, whole, purpose);
 }
 
@@ -328,12 +331,6 @@ constexpr const Storage<Memory<D>>& Replicas<T, D>::slice_for_sum(BucketType& b,
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   make_room();
-  reduce(b);
-  if (!config_.traffic.overlaps) complete_all();
-}
-
-template <class T, Device D>
-constexpr void Replicas<T, D>::reduce(BucketType& b) {
   if (rule().reduce == Move::all_reduce) return start_all_reduce(b);
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   if (checks_reductions()) complete(b);  // a bucket has one digest of a sum
@@ -343,11 +340,12 @@ constexpr void Replicas<T, D>::reduce(BucketType& b) {
   StorageType summand;
   const StorageType& sum = slice_for_sum(b, summand);
   auto pending = shards().start_reduce_scatter(whole, gradient_buffer(sum, slice_of(b)), purpose);
-  launch(Operation{.bucket = &b,
-                   .kept = std::exchange(b.gradient, {}),
-                   .summand = std::move(summand),
-                   .pending = std::move(pending),
-                   .scatters = true});
+  in_flight_.push_back(Operation{.bucket = &b,
+                                 .kept = std::exchange(b.gradient, {}),
+                                 .summand = std::move(summand),
+                                 .pending = std::move(pending),
+                                 .scatters = true});
+  if (is_timed_) time_newest();
 }
 
 template <class T, Device D>
@@ -356,31 +354,32 @@ constexpr void Replicas<T, D>::start_sum_over_copies(BucketType& b) {
   make_room();
   const Buffer own = gradient_buffer(b.reduced, slice_of(b));
   auto pending = groups_.across_nodes->start_all_reduce(own, PurposeAt(Purpose::gradient).of(subject(b)));
-  launch(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
+  in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
+  if (is_timed_) time_newest();
 }
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::complete_oldest() {
   Operation o = in_flight_.take_front();
-  if (o.is_ahead) --gathers_ahead_;
+  gathers_ahead_ -= o.is_ahead;
   o.pending.wait();
   o.gathering.wait();
-  if (clock_.runs()) clock_.wait(flops_done(), o.arrives);
+  if (is_timed_) clock_.wait(flops_done(), o.arrives);
   BucketType& b = *o.bucket;
   if (o.has_hop) {
     const bool done = complete_hop(o, hops_.take_front());
-    if (clock_.runs() && counted_ < bytes_moved()) clock_.wait(flops_done(), time_of_new_bytes());
+    if (is_timed_ && counted_ < bytes_moved()) clock_.wait(flops_done(), time_of_new_bytes());
     if (done) return;
   }
+  if (!o.scatters) return;
+  if (!checks_reductions()) return o.summand ? add_summand(o) : void();
   const Size bytes = slice_bytes(b);
-  const bool checks = o.scatters && checks_reductions();
-  if (checks && !o.summand) prints_.begin(b.number);
-  if (checks && o.summand) prints_.check_resting(b.number, b.reduced, bytes);
-  if (checks && check_ == ReductionCheck::repeat && sums_in_rank_order() && !quantizes_gradients())
+  if (!o.summand) prints_.begin(b.number);
+  if (o.summand) prints_.check_resting(b.number, b.reduced, bytes);
+  if (check_ == ReductionCheck::repeat && sums_in_rank_order() && !quantizes_gradients())
     check_reduction(b, o.kept, o.summand ? o.summand : b.reduced);
-  if (checks && o.summand) prints_.check_summand(b.number, b.sum, o.summand, bytes);
+  if (o.summand) prints_.check_summand(b.number, b.sum, o.summand, bytes);
   if (o.summand) add_summand(o);
-  if (!checks) return;
   if (o.summand) b.sum = {};  // the communicator's is of the summand
   prints_.note_sum(b.number, b.sum, b.reduced, bytes);
 }

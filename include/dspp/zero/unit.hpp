@@ -97,8 +97,9 @@ class Unit : public ParameterStorage<D> {
   }
   constexpr void lay_out(Size alignment, Size replicas);
   constexpr void gather();
-  /// False once no more may be gathered ahead.
-  constexpr bool gather_ahead();
+  constexpr void gather_ahead();
+  /// False once the window is full.
+  constexpr bool gather_ahead_in_window();
   constexpr void start_reduce(std::size_t bucket);
   constexpr void fill_gaps(BucketType& b);
   constexpr const Storage<Memory<D>>& unreduced(BucketType& b);
@@ -108,6 +109,8 @@ class Unit : public ParameterStorage<D> {
   Replicas<T, D>* replicas_ = nullptr;
   bool bounded_ = false;
   bool values_are_split_ = false;  // before set_up() there is nothing to gather
+  bool overlaps_ = true;
+  bool has_window_ = false;  // units are gathered ahead by bytes
   bool stays_ = false;
   Size ahead_bytes_ = 0;  ///< of values that were gathered ahead, until they are used
   Unit *previous_ = nullptr, *next_ = nullptr;
@@ -186,6 +189,8 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   this->wide_gradients = replicas.config().wide_gradients;
   this->micro_step = &replicas.micro_step();
   values_are_split_ = replicas.rule().values_are_split();
+  overlaps_ = replicas.config().traffic.overlaps;
+  has_window_ = replicas.config().prefetch_bytes != next_unit;
   lay_out(block_alignment / static_cast<Size>(sizeof(T)), replicas.shards().size());
   this->values.resize(buckets_.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -201,10 +206,10 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
 template <class T, Device D>
 constexpr void Unit<T, D>::open(Pass pass) {
   gather();
-  if (pass == Pass::recompute) return;
-  const auto after = [pass](Unit* unit) { return pass == Pass::forward ? unit->next_ : unit->previous_; };
-  Unit* ahead = after(this);
-  while (ahead && ahead->gather_ahead() && replicas_->gathers_units_ahead()) ahead = after(ahead);
+  if (!values_are_split_ || pass == Pass::recompute) return;
+  Unit* ahead = pass == Pass::forward ? next_ : previous_;
+  if (!has_window_) return ahead ? ahead->gather_ahead() : void();
+  while (ahead && ahead->gather_ahead_in_window()) ahead = pass == Pass::forward ? ahead->next_ : ahead->previous_;
 }
 
 template <class T, Device D>
@@ -235,12 +240,17 @@ constexpr void Unit<T, D>::gather() {
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
   for (BucketType& b : buckets_) replicas_->complete(b);
-  replicas_->use_ahead(ahead_bytes_);
+  if (ahead_bytes_ > 0) replicas_->use_ahead(ahead_bytes_);
 }
 
 template <class T, Device D>
-constexpr bool Unit<T, D>::gather_ahead() {
-  if (!values_are_split_) return false;
+constexpr void Unit<T, D>::gather_ahead() {
+  for (std::size_t i = 0; i < buckets_.size() && replicas_->may_gather_next_unit(); ++i)
+    if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
+}
+
+template <class T, Device D>
+constexpr bool Unit<T, D>::gather_ahead_in_window() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (this->values[i]) continue;
     const Size bytes = buckets_[i].count * static_cast<Size>(sizeof(T));
@@ -255,7 +265,7 @@ template <class T, Device D>
 constexpr void Unit<T, D>::release() {
   if (!values_are_split_) return;
   for (Storage<Memory<D>>& gathered : this->values) gathered.release();
-  if (replicas_) replicas_->use_ahead(ahead_bytes_);
+  if (ahead_bytes_ > 0) replicas_->use_ahead(ahead_bytes_);
 }
 
 template <class T, Device D>
@@ -290,6 +300,7 @@ constexpr void Unit<T, D>::start_reduce(std::size_t bucket) {
   fill_gaps(b);
   this->gradients.begin_round(bucket);
   replicas_->start_reduce(b);
+  if (!overlaps_) replicas_->complete_all();
 }
 
 /// Zeroes what no gradient was written to: the padding, and parameters that this backward did not reach.
@@ -324,7 +335,7 @@ template <class T, Device D>
 constexpr void Unit<T, D>::drop_gradients() {
   this->gradients.begin_step();
   forget_copies();
-  release();
+  if (stays_ || ahead_bytes_ > 0) release();
   for (BucketType& b : buckets_) {
     b.gradient.release();
     b.reduced.release();
