@@ -52,6 +52,7 @@ void check_windows(Cell cell) {
   const Trained third = train_with<Policy<Zero<3>, More...>, More...>(cell);
   check_same_bits(third, plain);
   CHECK(peak(third) <= peak(all));
+  CHECK(peak(third) > peak(none));
 
   cell.prefetch_bytes = next_unit, cell.live_bytes = psi;
   const Trained once = train_with<Policy<Zero<3>, More...>, More...>(cell);
@@ -123,6 +124,7 @@ TEST_CASE("values that stayed are not those of the step before: forwards without
       const BatchSizes sizes{.micro_batch = 2, .sequence = 8};
       Engine engine{world, Gpt<P>{model}, AdamW{.lr = 0.05}, sizes,
                     EngineConfig{.prefetch_bytes = live_bytes, .live_bytes = live_bytes}};
+      const Size engine_state = world.memory().live_by_category()[Category::parameters];
       std::vector<double> own;
       for (Size step = 0; step < 4; ++step) {
         const auto batch = batch_of<Cpu>(world.memory(), 4 * step, 2 * world.rank(), 2, 8, 16);
@@ -133,7 +135,9 @@ TEST_CASE("values that stayed are not those of the step before: forwards without
         if (step == 2) own.push_back(engine.eval_batch(batch).mean);
         if (step == 2) continue;
         engine.backward(loss);
-        engine.step();
+        const StepReport report = engine.step();
+        CHECK(!report.skipped);
+        CHECK(world.memory().live_by_category()[Category::parameters] == engine_state);
         own.push_back(engine.eval_batch(batch).mean);
       }
       if (world.rank() == 0) losses = own;
@@ -175,4 +179,30 @@ TEST_CASE("a plan at given rates says how much of the traffic computation hides"
   CHECK(relative_gap({off.waiting}, {off.moving}) < 1e-12);
   const StepSeconds none = plan<Gpt<Three>>(config, sizes, {.data = 8}).seconds;
   CHECK(none.step() == 0);
+  CHECK_THROWS_WITH_AS(plan<Gpt<Three>>(config, sizes, {.data = 8, .rates = {.bytes_per_second = 1}}),
+                       "dspp: plan needs both rates above 0, or neither, but got others. Name both.", Error);
+}
+
+TEST_CASE("what moves in a plan's time is what its replicas' traffic says, by node and in two operations, too") {
+  constexpr GptConfig config{.layers = 3, .width = 64, .heads = 4, .sequence = 64};
+  constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 64};
+  const auto check = [&]<class P>(P, PlanOptions options) {
+    options.rates = {.flops_per_second = 1e12, .bytes_per_second = 1};
+    const Plan paper = plan<Gpt<P>>(config, sizes, options);
+    Size bytes = 0;
+    for (const Traffic& of : {paper.replica_traffic, paper.node_traffic, paper.across_traffic})
+      bytes += of.bytes(Purpose::parameter) + of.bytes(Purpose::gradient);
+    CHECK(relative_gap({paper.seconds.moving}, {static_cast<double>(bytes)}) < 1e-12);
+  };
+  const PlanOptions flat{.data = 8}, nodes{.data = 8, .ranks_per_node = 4},
+      ring{.data = 8, .sum_order = SumOrder::transport};
+  for (const PlanOptions& options : {flat, nodes, ring}) {
+    check(Policy<Zero<0>>(), options);
+    check(Policy<Zero<1>>(), options);
+    check(Policy<Zero<3>>(), options);
+    check(Policy<Zero<3>, SecondaryShards<Node>>(), options);
+    check(Policy<Zero<3>, Shards<Within<Node>>>(), options);
+    check(Policy<Zero<2>, ReduceAs<Int4>>(), options);
+    check(Policy<Zero<3>, SecondaryShards<Node>, GatherAs<Int8>, ReduceAs<Int8>>(), options);
+  }
 }

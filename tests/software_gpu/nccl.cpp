@@ -114,15 +114,16 @@ void launch(NcclComm& c) {
   }
   c.waiting.clear();
   issues_message(bytes);
+  const double issued = time_now();
   issue_when(
       stream,
-      [all, stream, rank = c.rank, aborted = c.aborted] {
+      [all, stream, issued, rank = c.rank, aborted = c.aborted] {
         const auto mine = turn();
         if (*aborted) return true;
         bool every = true;
         for (const auto& e : all) {
           e->came.insert(rank);
-          if (!e->done) e->ready = std::max(e->ready, time_of(stream));
+          if (!e->done) e->ready = std::max({e->ready, time_of(stream), issued});
           every = every && e->may_begin();
         }
         return every;

@@ -69,8 +69,8 @@ inline double received_bytes(const Call& call, int ranks) {
     case Kind::all_reduce: return 2 * whole * others / ranks;
     case Kind::reduce_scatter:
     case Kind::all_gather: return whole * others;
-    case Kind::broadcast:
-    case Kind::send: return whole;
+    case Kind::broadcast: return whole;
+    case Kind::send: return call.receives ? whole : 0;
   }
   return whole;
 }

@@ -92,7 +92,7 @@ struct HostTime {
 };
 thread_local HostTime host_time;
 HostTime& time_of_host() {
-  if (std::exchange(host_time.of, device().times_begun) != device().times_begun) host_time.now = 0;
+  if (host_time.of != device().times_begun) host_time = {device().times_begun};
   return host_time;
 }
 
@@ -207,6 +207,11 @@ bool step(Stream& wanted) {
   return true;
 }
 
+/// The host goes on when the stream is done.
+void host_waited(const Stream& s) {
+  if (s.queue.empty()) time_of_host().now = std::max(time_of_host().now, s.time);
+}
+
 /// Without a turn: what the stream waits for may be another thread's to call, which may also end the stream.
 void drain(Stream& s) {
   const auto since = std::chrono::steady_clock::now();
@@ -215,13 +220,14 @@ void drain(Stream& s) {
       const auto mine = turn();
       const auto& all = device().streams;
       if (std::find(all.begin(), all.end(), &s) == all.end()) return;
+      host_waited(s);
       if (s.queue.empty()) return;
       if (!all_wait()) {
         const Open open;
         while (!s.queue.empty() && step(s)) {
         }
       }
-      time_of_host().now = std::max(time_of_host().now, s.time);
+      host_waited(s);
       if (s.queue.empty()) return;
     }
     require(std::chrono::steady_clock::now() - since < std::chrono::seconds(100),
@@ -263,10 +269,10 @@ void issue_when(Stream* stream, std::function<bool()> may, std::function<void()>
     device().failed_call = call;
     work = [] { throw WorkFailed(); };
   }
-  if (stream != nullptr && !may && capture_work(stream, work)) return;
   HostTime& host = time_of_host();
-  s.queue.push_back({std::move(work), nullptr, nullptr, std::move(may), std::exchange(host.product, 0),
-                     std::exchange(host.message, 0), host.now});
+  const double product = std::exchange(host.product, 0), message = std::exchange(host.message, 0);
+  if (stream != nullptr && !may && capture_work(stream, work)) return;
+  s.queue.push_back({std::move(work), nullptr, nullptr, std::move(may), product, message, host.now});
   if (random_below(8) == 0 && may_run(s)) step(s);  // hardware may be early, too
 }
 
@@ -276,6 +282,7 @@ void begin_times(double flops_per_second, double bytes_per_second) {
   d.flops_per_second = flops_per_second, d.bytes_per_second = bytes_per_second;
   d.times.clear(), ++d.times_begun;
   for (Stream* s : d.streams) s->time = 0;
+  for (auto& [event, moment] : d.events) moment->at = 0;
 }
 void issues_product(double flops) {
   const auto mine = turn();
@@ -288,6 +295,10 @@ void issues_message(double bytes) {
 Times times_of(int gpu) {
   const auto mine = turn();
   return device().times[gpu];
+}
+double time_now() {
+  const auto mine = turn();
+  return time_of_host().now;
 }
 double time_of(Stream* stream) {
   return stream_or_null(stream).time;
@@ -707,11 +718,13 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (call_fails("cudaStreamQuery")) return cudaErrorLaunchFailure;
   if (const cudaError_t status = may_wait(stream, true); status != cudaSuccess) return status;
   Stream& s = stream_or_null(stream);
+  host_waited(s);
   if (s.queue.empty()) return late_error();
   if (all_wait()) return cudaErrorNotReady;
   const Open open;
   for (int i = 0; i < 64 && !s.queue.empty() && step(s); ++i) {
   }
+  host_waited(s);
   return s.queue.empty() ? late_error() : cudaErrorNotReady;
 }
 

@@ -49,8 +49,8 @@ void issue(Stream* stream, std::function<void()> work);
 void issue_when(Stream* stream, std::function<bool()> may, std::function<void()> work);
 
 /// Streams keep time from now on, in seconds: products take it at one rate, messages of NCCL at the other, other work
-/// none. A stream goes on when the events that it waits for were recorded, a host when what it waits for is done; a
-/// message begins when all its ranks have come. When nothing is under way.
+/// and graphs none. A stream goes on when the events that it waits for were recorded, a host when what it waits for is
+/// done; a message begins when all its ranks have come. Call it when nothing is under way.
 void begin_times(double flops_per_second, double bytes_per_second);
 /// What the calling thread issues next is a product of so many operations, or a message of so many bytes.
 void issues_product(double flops);
@@ -60,6 +60,8 @@ struct Times {
   double end = 0, computing = 0, moving = 0;
 };
 Times times_of(int gpu);
+/// The calling thread's own time.
+double time_now();
 /// When what the stream has run is done; it goes on no earlier than at `seconds`.
 double time_of(Stream* stream);
 void wait_until(Stream* stream, double seconds);

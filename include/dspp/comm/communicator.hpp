@@ -46,7 +46,7 @@ namespace dspp {
 /// - Memory: when wait() returns or throws, no other rank accesses this rank's memory.
 /// - Failures: ranks that disagree, fail, leave or do not call give an Error with a sentence on every rank, never a
 ///   hang; afterwards every call on the group throws that first error.
-/// - Traffic: traffic() counts the bytes that this rank read from the others; complete once every operation is waited
+/// - Traffic: traffic() counts the bytes that this rank got from the others; complete once every operation is waited
 ///   for.
 template <class C>
 concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,

@@ -178,7 +178,15 @@ template <class F>
 constexpr auto Weights<Model>::no_grad(F f, CallSite site) {
   CalledAt here(site);
   tape_.clear();
-  for (Unit<T, D>* unit : inventory_.units) unit->release();
+  /// What stayed, or was gathered ahead and is not used: values may be others before and after `f`.
+  struct Gathered {
+    const List<Unit<T, D>*>& units;
+    constexpr void release() const {
+      for (Unit<T, D>* unit : units) unit->release();
+    }
+    constexpr ~Gathered() { release(); }
+  } const gathered{inventory_.units};
+  gathered.release();
   const typename Tape<D>::Recording off(tape_, false);
   struct DiscardCounts {
     CountedTargets<D>& targets;

@@ -229,7 +229,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   result.start_traffic = world.traffic();
   result.state = ledger.live_by_category();
   result.resident = ledger.live();
-  if (options.rates.bytes_per_second > 0) engine.replicas().set_rates(options.rates);
+  if (options.rates.are_given()) engine.replicas().set_rates(options.rates);
   if (const auto* const host = engine.replicas().host_memory()) result.host_resident = host->live();
   if (options.graphs) {
     const auto inputs = planned_batch(engine.model(), engine.sizes(), options, ledger);
@@ -237,7 +237,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   } else {
     take_step_on_paper(engine, options);
   }
-  if (options.rates.bytes_per_second > 0) result.seconds = engine.replicas().seconds();
+  if (options.rates.are_given()) result.seconds = engine.replicas().seconds();
   result.parameters = engine.parameter_count();
   result.facts.shards = engine.replicas().shards().size();
   for (const auto* unit : engine.units()) {
@@ -271,6 +271,8 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
   constexpr bool tokens = detail::is_token_batch<BatchOf<PaperModel>>;
   require((sizes.sequence > 0 || !tokens) && sizes.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage,
           {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"data", options.data}});
+  const Rates& rates = options.rates;
+  require(rates.are_given() || (rates.flops_per_second == 0 && rates.bytes_per_second == 0), "dspp: plan needs both rates above 0, or neither, but got others. Name both.");
   require(sizes.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement,
           {{"sequence", sizes.sequence}, {"Cp", P::cp}});
   // clang-format on

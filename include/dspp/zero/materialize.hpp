@@ -74,14 +74,14 @@ class Inventory {
     for (std::size_t i = 0; i + 1 < units.size(); ++i) units[i]->link_next(units[i + 1]);
     for (std::size_t i = 1; i < left_.size(); ++i) left_[i]->link_previous(left_[i - 1]);
   }
-  /// When buckets are laid out. Backward opens units in the reverse order of leaving: of the last ones, whose values
-  /// are needed again first, so many bytes stay gathered.
+  /// When buckets are laid out. Backward opens units in the reverse order of leaving: beginning with the last ones,
+  /// whose values are needed again first, those stay gathered that fit into so many bytes.
   [[gnu::noinline]] constexpr void keep_units_live(Size live_bytes) {
-    Size bytes = 0;
     for (std::size_t i = left_.size(); live_bytes > 0 && i-- > 0;) {
-      if (!left_[i]->is_bounded()) continue;
-      bytes += left_[i]->gathered_bytes();
-      left_[i]->set_stays(bytes <= live_bytes);
+      const Size bytes = left_[i]->gathered_bytes();
+      if (!left_[i]->is_bounded() || bytes > live_bytes) continue;
+      left_[i]->set_stays();
+      live_bytes -= bytes;
     }
   }
   constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }

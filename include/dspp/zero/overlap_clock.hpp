@@ -6,14 +6,16 @@
 
 namespace dspp {
 
-/// What a device and its links do in a second.
+/// What a device and its links do in a second. Both, or neither: then no time is asked.
 struct Rates {
-  double flops_per_second = 0;  ///< of products
-  double bytes_per_second = 0;  ///< that a rank receives from other replicas; 0: not asked
+  double flops_per_second = 0;  ///< of the operations that a plan counts, nearly all of them products'
+  double bytes_per_second = 0;  ///< that a rank receives from other replicas
+
+  constexpr bool are_given() const { return flops_per_second > 0 && bytes_per_second > 0; }
 };
 
-/// One step of one rank, in seconds at given rates. An estimate: what is no product takes no time, and links are as
-/// fast whoever sends.
+/// One step of one rank, in seconds at given rates. An estimate: what counts no operations takes no time, and links
+/// are as fast whoever sends.
 struct StepSeconds {
   double computing = 0;
   double moving = 0;   ///< what ZeRO moves, one after the other

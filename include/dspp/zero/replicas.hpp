@@ -213,7 +213,7 @@ class Replicas {
     const auto by = [](CommunicatorOf<D>& group) {
       return group.traffic().bytes(Purpose::parameter) + group.traffic().bytes(Purpose::gradient);
     };
-    return by(*groups_.all) + (config_.traffic.needs_nodes() ? by(*groups_.on_node) + by(*groups_.across_nodes) : 0);
+    return by(*groups_.all) + (nodes() > 1 ? by(*groups_.on_node) + by(*groups_.across_nodes) : 0);
   }
   constexpr double time_of_new_bytes() {
     const Size before = std::exchange(counted_, bytes_moved());
@@ -242,7 +242,7 @@ class Replicas {
   List<Hop> hops_;  ///< of those of them that have one
   ReductionCheck check_ = ReductionCheck::none;
   ReductionPrints<D> prints_;
-  int most_of_next_unit_ = limit;
+  int most_of_next_unit_ = config_.traffic.overlaps ? limit : 0;
   int buckets_ = 0, gathers_ahead_ = 0;
   Size ahead_bytes_ = 0;  ///< of values gathered and not used
   bool is_timed_ = false;
@@ -261,8 +261,7 @@ constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const Rep
       host_(host),
       groups_(groups),
       shards_(config.traffic.shards_within_node ? groups.on_node : groups.all),
-      config_(config),
-      most_of_next_unit_(config.traffic.overlaps ? limit : 0) {
+      config_(config) {
   const bool fits = groups.on_node->size() * groups.across_nodes->size() == groups.all->size();
   // clang-format off
   require(fits || !config.traffic.needs_nodes(), "dspp: Shards<Within<Node>>, SecondaryShards and ReduceAs need as many ranks on each node, in a row, but they differ. Start as many.",
@@ -314,8 +313,8 @@ constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   const Buffer own{detail::byte_of<D>(b.reduced, gradient_bytes(elements) * group().rank()), elements, gradient_type()};
   auto pending = group().start_reduce_scatter(whole, own, purpose);
   in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
-  if (is_timed_) time_newest();
   in_flight_.back().gathering = group().start_all_gather(own, whole, purpose);
+  if (is_timed_) time_newest();
 }
 
 /// Memory for this rank's slice of a sum: the reduced gradient if there is none yet, else `summand`.

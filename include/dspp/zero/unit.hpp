@@ -55,7 +55,7 @@ class Unit : public ParameterStorage<D> {
     return bytes;
   }
   /// What its forward gathers stays until its backward has used it.
-  constexpr void set_stays(bool stays) { stays_ = stays; }
+  constexpr void set_stays() { stays_ = true; }
 
   /// It has boundaries on tapes: not the unit of a tile.
   constexpr void set_bounded() { bounded_ = true; }
