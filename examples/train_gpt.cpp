@@ -58,6 +58,8 @@ static PlanOptions plan_options(const Job& job) {
   return {.data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp),
           .ranks_per_node =
               launch.size > 1 ? std::min(launch.local_size, launch.size) : static_cast<int>(job.ranks_per_node),
+          .prefetch_bytes = job.prefetch_bytes,
+          .live_bytes = job.live_bytes,
           .sum_order = job.sum_order};
 }
 
@@ -67,7 +69,10 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   require_same_on_all_ranks(world.host(), "train_gpt", job.options);
   world.memory().set_remedies(&job, plan_remedies<Model>(job.model, job.sizes(), plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1}, job.sizes(),
-                EngineConfig{.clip_norm = 1, .offload = {.folder = job.offload_folder}}};
+                EngineConfig{.clip_norm = 1,
+                             .prefetch_bytes = job.prefetch_bytes,
+                             .live_bytes = job.live_bytes,
+                             .offload = {.folder = job.offload_folder}}};
   const Start start = begin(engine, job, *source);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;

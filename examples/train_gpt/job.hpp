@@ -44,6 +44,7 @@ struct Job {
   std::string device = "cpu";
   std::string offload_folder = ".";
   Size pool_limit = 0;  ///< bytes of a rank's pool; 0: none
+  Size prefetch_bytes = dspp::next_unit, live_bytes = 0;
   Size seed = 1;
   bool seed_given = false;
   double timeout = 600;
@@ -99,9 +100,12 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   options.add("--device", job.device, TextKind::any, "cpu, or cuda: what the program was built for");
   options.add("--offload-folder", job.offload_folder, TextKind::path,
               "where --offload optimizer:disk keeps files, without names, while it trains", "the current one");
-  std::string pool_limit;
+  std::string pool_limit, prefetch, live;
   options.add("--pool-limit", pool_limit, TextKind::any, "of each rank's pool of memory, such as 64MiB or 2GiB",
               "the machine's memory");
+  options.add("--prefetch-bytes", prefetch, TextKind::any, "of values gathered before they are used, under Zero<3>",
+              "the next block's");
+  options.add("--live-bytes", live, TextKind::any, "of values that stay gathered until backward, under Zero<3>", "0");
   options.add("--timeout", job.timeout, RealRange{0.1, 1e9}, "seconds that a rank waits for another before all stop");
   std::string sum_order = name_of(job.sum_order);
   options.add("--sum-order", sum_order, TextKind::any,
@@ -121,6 +125,11 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   for (const char* name : {"--local_rank", "--local-rank"}) options.accept(name, local_rank);
   job.help = !options.read(argc, argv);
   job.sum_order = dspp::sum_order_named("--sum-order", sum_order);
+  const auto bytes = [](const char* option, const std::string& text) {
+    return text == "0" ? 0 : dspp::bytes_named(option, text);
+  };
+  if (options.given("--prefetch-bytes")) job.prefetch_bytes = bytes("--prefetch-bytes", prefetch);
+  if (options.given("--live-bytes")) job.live_bytes = bytes("--live-bytes", live);
   if (options.given("--pool-limit")) job.pool_limit = dspp::bytes_named("--pool-limit", pool_limit);
   job.options = options.facts();
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);

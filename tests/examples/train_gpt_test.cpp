@@ -94,6 +94,8 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--save-every often", "a whole number"},
       {"--pool-limit 64MB", "--pool-limit needs a number of bytes of at least 1, but got '64MB'. Write 64MiB"},
       {"--pool-limit 0", "a number of bytes of at least 1"},
+      {"--live-bytes -1", "--live-bytes needs a number of bytes of at least 1, but got '-1'."},
+      {"--prefetch-bytes some", "--prefetch-bytes needs a number of bytes"},
       {"--pool-limit 1KiB", "--pool-limit needs at least the "},
       {"--device cuda", "--device needs to be what this train_gpt was built for, cpu, but got 'cuda'"},
       {"--load weights", "weights/model.safetensors"},
@@ -117,11 +119,12 @@ TEST_CASE("--help lists every option") {
   const Job job;
   const Result result = job.run("--help");
   CHECK(result.status == 0);
-  for (const char* option :
-       {"--data",       "--tokens",    "--layers",         "--width",      "--heads",  "--sequence", "--micro-batch",
-        "--accumulate", "--lr",        "--steps",          "--seconds",    "--ranks",  "--seed",     "--save",
-        "--device",     "--sum-order", "--ranks-per-node", "--save-every", "--resume", "--load",     "--json",
-        "--sample",     "--prompt",    "--profile",        "--trace"})
+  for (const char* option : {"--data",       "--tokens",         "--layers",     "--width",   "--heads",
+                             "--sequence",   "--micro-batch",    "--accumulate", "--lr",      "--steps",
+                             "--seconds",    "--ranks",          "--seed",       "--save",    "--device",
+                             "--sum-order",  "--ranks-per-node", "--save-every", "--resume",  "--load",
+                             "--json",       "--sample",         "--prompt",     "--profile", "--trace",
+                             "--live-bytes", "--prefetch-bytes"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   // what ./dspp train --help prints
   CHECK(result.out == io::read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));
@@ -130,8 +133,9 @@ TEST_CASE("--help lists every option") {
 
 TEST_CASE("--json has the documented keys, and in every row measured equals planned") {
   const Job job;
-  for (const char* options : {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2 --local_rank=0",
-                              "--ranks 3 --sum-order transport", "--ranks 4 --ranks-per-node 2"}) {
+  for (const char* options :
+       {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2 --local_rank=0", "--ranks 3 --sum-order transport",
+        "--ranks 4 --ranks-per-node 2", "--ranks 2 --prefetch-bytes 0 --live-bytes 1GiB"}) {
     REQUIRE(job.train(std::string("--steps 4 --json result.json ") + options).status == 0);
     const JsonTree result = json_tree(job.folder.read("result.json"), "a result");
     CHECK(result.keys == std::vector<std::string>{"policy", "world", "val_loss", "train_seconds", "tokens_per_second",
