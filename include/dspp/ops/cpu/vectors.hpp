@@ -38,16 +38,54 @@ template <class C>
   std::memcpy(to, &x, sizeof(x));
 }
 
-/// The first `count` elements; the others are 0.
+#if DSPP_HAS_AVX512()
+/// The first `count` elements of a vector.
+[[gnu::always_inline]] inline unsigned part_mask(Size count) {
+  return (1u << count) - 1;
+}
+#elif DSPP_HAS_AVX2()
+[[gnu::always_inline]] inline __m256i part_mask(Size count, float) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+[[gnu::always_inline]] inline __m256i part_mask(Size count, double) {
+  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+#endif
+
+/// The first `count` elements, fewer than a vector has; the others are 0.
 template <class C>
 [[gnu::always_inline]] inline Vector<C> load_part(const C* from, Size count) {
+#if DSPP_HAS_AVX512()
+  if constexpr (std::is_same_v<C, float>)
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>(part_mask(count)), from);
+  else
+    return _mm512_maskz_loadu_pd(static_cast<__mmask8>(part_mask(count)), from);
+#elif DSPP_HAS_AVX2()
+  if constexpr (std::is_same_v<C, float>)
+    return _mm256_maskload_ps(from, part_mask(count, C()));
+  else
+    return _mm256_maskload_pd(from, part_mask(count, C()));
+#else
   Vector<C> x{};
   std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(C));
   return x;
+#endif
 }
 template <class C>
 [[gnu::always_inline]] inline void store_part(C* to, Vector<C> x, Size count) {
+#if DSPP_HAS_AVX512()
+  if constexpr (std::is_same_v<C, float>)
+    _mm512_mask_storeu_ps(to, static_cast<__mmask16>(part_mask(count)), x);
+  else
+    _mm512_mask_storeu_pd(to, static_cast<__mmask8>(part_mask(count)), x);
+#elif DSPP_HAS_AVX2()
+  if constexpr (std::is_same_v<C, float>)
+    _mm256_maskstore_ps(to, part_mask(count, C()), x);
+  else
+    _mm256_maskstore_pd(to, part_mask(count, C()), x);
+#else
   std::memcpy(to, &x, static_cast<std::size_t>(count) * sizeof(C));
+#endif
 }
 
 /// The same bytes as another vector.

@@ -48,10 +48,13 @@ void convert_row(const T* values, Size count, R* to) {
   constexpr bool widens = std::is_same_v<T, f16> && std::is_same_v<R, float>;
   constexpr bool narrows = std::is_same_v<T, float> && std::is_same_v<R, f16>;
   if constexpr (widens || narrows) return convert_elements(values, count, to);
-  const Size whole = count / block_length * block_length;
-  for (Size i = 0; i < whole; i += block_length)
+  constexpr int part = 8;
+  Size i = 0;
+  for (; i + block_length <= count; i += block_length)
     for (int j = 0; j < block_length; ++j) to[i + j] = converted<R>(values[i + j]);
-  for (int j = 0; j < static_cast<int>(count - whole); ++j) to[whole + j] = converted<R>(values[whole + j]);
+  for (; i + part <= count; i += part)
+    for (int j = 0; j < part; ++j) to[i + j] = converted<R>(values[i + j]);
+  for (; i < count; ++i) to[i] = converted<R>(values[i]);
 }
 
 /// to[i] += values[i], rounded once.
