@@ -125,11 +125,8 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   for (const char* name : {"--local_rank", "--local-rank"}) options.accept(name, local_rank);
   job.help = !options.read(argc, argv);
   job.sum_order = dspp::sum_order_named("--sum-order", sum_order);
-  const auto bytes = [](const char* option, const std::string& text) {
-    return text == "0" ? 0 : dspp::bytes_named(option, text);
-  };
-  if (options.given("--prefetch-bytes")) job.prefetch_bytes = bytes("--prefetch-bytes", prefetch);
-  if (options.given("--live-bytes")) job.live_bytes = bytes("--live-bytes", live);
+  if (options.given("--prefetch-bytes")) job.prefetch_bytes = dspp::bytes_named("--prefetch-bytes", prefetch, 0);
+  if (options.given("--live-bytes")) job.live_bytes = dspp::bytes_named("--live-bytes", live, 0);
   if (options.given("--pool-limit")) job.pool_limit = dspp::bytes_named("--pool-limit", pool_limit);
   job.options = options.facts();
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);

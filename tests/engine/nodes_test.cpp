@@ -21,18 +21,6 @@ using namespace dspp::laws;
 
 namespace {
 
-/// One engine for all stages and hierarchies, which it is given as values.
-template <class O, class P, class... More>
-Trained train_as_values(const Cell& cell) {
-  Trained trained = laws::detail::train_as<P, Gpt<Policy<More...>>, O>(cell);
-  check_run(trained);
-  for (int r = 0; r < cell.ranks; ++r) {
-    using Model = rebind<Gpt<P>, Cpu>;
-    check_plan(plan_of<Model, O>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
-  }
-  return trained;
-}
-
 struct Counts {
   Size ranks, nodes, on_node;
 };

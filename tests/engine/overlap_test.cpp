@@ -12,18 +12,6 @@ using namespace dspp::laws;
 
 namespace {
 
-/// One engine for all, which is given the stage and the member as values.
-template <class P, class... More>
-Trained train_with(const Cell& cell) {
-  Trained trained = laws::detail::train_as<P, Gpt<Policy<More...>>, AdamW>(cell);
-  check_run(trained);
-  for (int r = 0; r < cell.ranks; ++r) {
-    using Model = rebind<Gpt<P>, Cpu>;
-    check_plan(plan_of<Model, AdamW>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
-  }
-  return trained;
-}
-
 Size gathered(const Trained& trained) {
   return trained.ranks[0].replicas.bytes(Collective::all_gather, Purpose::parameter);
 }
@@ -34,37 +22,37 @@ Size peak(const Trained& trained) {
 template <class... More>
 void check_windows(Cell cell) {
   CAPTURE(cell.ranks);
-  const Trained plain = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  const Trained plain = train_as_values<AdamW, Policy<Zero<3>, More...>, More...>(cell);
   const Size psi = plain.ranks[0].psi, replicas = cell.ranks / plain.facts.tp, part = psi / replicas * (replicas - 1);
   CHECK(gathered(plain) == 2 * cell.accumulate * part);
 
   cell.prefetch_bytes = 0;
-  const Trained none = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  const Trained none = train_as_values<AdamW, Policy<Zero<3>, More...>, More...>(cell);
   check_same_bits(none, plain);
   CHECK(gathered(none) == gathered(plain));
   CHECK(peak(none) <= peak(plain));
   cell.prefetch_bytes = psi;
-  const Trained all = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  const Trained all = train_as_values<AdamW, Policy<Zero<3>, More...>, More...>(cell);
   check_same_bits(all, plain);
   CHECK(gathered(all) == gathered(plain));
   CHECK(peak(all) > peak(plain));
   cell.prefetch_bytes = psi / 3;
-  const Trained third = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  const Trained third = train_as_values<AdamW, Policy<Zero<3>, More...>, More...>(cell);
   check_same_bits(third, plain);
   CHECK(peak(third) <= peak(all));
   CHECK(peak(third) > peak(none));
 
   cell.prefetch_bytes = next_unit, cell.live_bytes = psi;
-  const Trained once = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  const Trained once = train_as_values<AdamW, Policy<Zero<3>, More...>, More...>(cell);
   check_same_bits(once, plain);
   CHECK(gathered(once) == cell.accumulate * part);
   cell.live_bytes = psi / 2;
-  const Trained half = train_with<Policy<Zero<3>, More...>, More...>(cell);
+  const Trained half = train_as_values<AdamW, Policy<Zero<3>, More...>, More...>(cell);
   check_same_bits(half, plain);
   CHECK(gathered(half) < gathered(plain));
   CHECK(gathered(half) > gathered(once));
   cell.prefetch_bytes = psi;
-  check_same_bits(train_with<Policy<Zero<3>, More...>, More...>(cell), plain);
+  check_same_bits(train_as_values<AdamW, Policy<Zero<3>, More...>, More...>(cell), plain);
 }
 
 }  // namespace
@@ -78,9 +66,9 @@ TEST_CASE("windows of bytes: gathers ahead have the bits and the traffic of thos
 
 TEST_CASE("a stack that runs segments again gathers live blocks once") {
   Cell cell{.ranks = 2, .steps = 2, .layers = 4, .segments = 2};
-  const Trained plain = train_with<Policy<Zero<3>, F64>, F64>(cell);
+  const Trained plain = train_as_values<AdamW, Policy<Zero<3>, F64>, F64>(cell);
   cell.live_bytes = cell.prefetch_bytes = plain.ranks[0].psi;
-  const Trained live = train_with<Policy<Zero<3>, F64>, F64>(cell);
+  const Trained live = train_as_values<AdamW, Policy<Zero<3>, F64>, F64>(cell);
   check_same_bits(live, plain);
   CHECK(2 * gathered(live) == plain.ranks[0].psi);
 }
@@ -94,21 +82,25 @@ TEST_CASE("Overlap<Off> has the bits, the traffic and no more memory, in every s
       CHECK(off.ranks[r].peak <= on.ranks[r].peak);
     }
   };
-  check(train_with<Policy<Zero<0>, Overlap<Off>, F64>, F64>(cell), train_with<Policy<Zero<0>, F64>, F64>(cell));
-  check(train_with<Policy<Zero<1>, Overlap<Off>, F64>, F64>(cell), train_with<Policy<Zero<1>, F64>, F64>(cell));
-  check(train_with<Policy<Zero<2>, Overlap<Off>, F64>, F64>(cell), train_with<Policy<Zero<2>, F64>, F64>(cell));
-  check(train_with<Policy<Zero<3>, Overlap<Off>, F64>, F64>(cell), train_with<Policy<Zero<3>, F64>, F64>(cell));
+  check(train_as_values<AdamW, Policy<Zero<0>, Overlap<Off>, F64>, F64>(cell),
+        train_as_values<AdamW, Policy<Zero<0>, F64>, F64>(cell));
+  check(train_as_values<AdamW, Policy<Zero<1>, Overlap<Off>, F64>, F64>(cell),
+        train_as_values<AdamW, Policy<Zero<1>, F64>, F64>(cell));
+  check(train_as_values<AdamW, Policy<Zero<2>, Overlap<Off>, F64>, F64>(cell),
+        train_as_values<AdamW, Policy<Zero<2>, F64>, F64>(cell));
+  check(train_as_values<AdamW, Policy<Zero<3>, Overlap<Off>, F64>, F64>(cell),
+        train_as_values<AdamW, Policy<Zero<3>, F64>, F64>(cell));
 }
 
 TEST_CASE("by node: the same windows over secondary shards, shards within nodes and quantized traffic") {
   Cell cell{.ranks = 4, .accumulate = 2, .steps = 2, .layers = 3, .ranks_per_node = 2};
   const auto check = [&]<class P>(P) {
-    const Trained plain = train_with<P, F64>(cell);
+    const Trained plain = train_as_values<AdamW, P, F64>(cell);
     Cell windows = cell;
     windows.prefetch_bytes = windows.live_bytes = plain.ranks[0].psi;
-    check_same_bits(train_with<P, F64>(windows), plain);
+    check_same_bits(train_as_values<AdamW, P, F64>(windows), plain);
     windows.live_bytes = 0, windows.prefetch_bytes /= 2;
-    check_same_bits(train_with<P, F64>(windows), plain);
+    check_same_bits(train_as_values<AdamW, P, F64>(windows), plain);
   };
   check(Policy<Zero<3>, SecondaryShards<Node>, F64>());
   check(Policy<Zero<3>, Shards<Within<Node>>, F64>());

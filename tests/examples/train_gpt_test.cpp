@@ -94,7 +94,7 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--save-every often", "a whole number"},
       {"--pool-limit 64MB", "--pool-limit needs a number of bytes of at least 1, but got '64MB'. Write 64MiB"},
       {"--pool-limit 0", "a number of bytes of at least 1"},
-      {"--live-bytes -1", "--live-bytes needs a number of bytes of at least 1, but got '-1'."},
+      {"--live-bytes -1", "--live-bytes needs a number of bytes of at least 0, but got '-1'."},
       {"--prefetch-bytes some", "--prefetch-bytes needs a number of bytes"},
       {"--pool-limit 1KiB", "--pool-limit needs at least the "},
       {"--device cuda", "--device needs to be what this train_gpt was built for, cpu, but got 'cuda'"},

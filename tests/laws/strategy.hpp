@@ -58,6 +58,17 @@ inline void check_replica_traffic(const Trained& trained);
 template <class Model>
 Trained train_near_and_far(const Cell& cell);
 
+/// Trains under P with Gpt<Policy<More...>>, which is given P's stage and members as values, so that the engine is
+/// compiled once for all of them; compares it with its plans.
+template <class O, class P, class... More>
+Trained train_as_values(const Cell& cell) {
+  Trained trained = detail::train_as<P, Gpt<Policy<More...>>, O>(cell);
+  check_run(trained);
+  for (int r = 0; r < cell.ranks; ++r)
+    check_plan(plan_of<rebind<Gpt<P>, Cpu>, O>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+  return trained;
+}
+
 /// Trains and compares the run with the one-rank curve, its plans and the formulas; also on a far device.
 template <class Model>
 Trained check_cell(const Cell& cell, const Trained& one_rank, double tolerance);

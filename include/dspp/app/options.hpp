@@ -120,8 +120,8 @@ Size edit_distance(std::string_view a, std::string_view b);
 
 /// The bytes that an option's text names: "64MiB", "2GiB", "1000000".
 ///
-/// Throws   Error(usage) for another text, and for none
-Size bytes_named(std::string_view option, std::string_view text);
+/// Throws   Error(usage) for another text, for none, and for fewer than `least`
+Size bytes_named(std::string_view option, std::string_view text, Size least = 1);
 
 /// The fewest digits that read back to the same number: 0.1, 2000, 1e-08.
 std::string shortest(double number);
@@ -130,7 +130,7 @@ std::string shortest(double number);
 
 #if DSPP_HAS_OPTIONS()
 
-DSPP_INLINE Size bytes_named(std::string_view option, std::string_view text) {
+DSPP_INLINE Size bytes_named(std::string_view option, std::string_view text, Size least) {
   Size number = 0, unit = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view name(end, static_cast<std::size_t>(text.data() + text.size() - end));
@@ -138,9 +138,10 @@ DSPP_INLINE Size bytes_named(std::string_view option, std::string_view text) {
   for (Size i = 0; i < 5; ++i)
     if (name == names[i]) unit = Size{1} << 10 * i;
   Size bytes = 0;
-  if (error != std::errc{} || unit == 0 || number < 1 || __builtin_mul_overflow(number, unit, &bytes))
-    fail(ErrorCode::usage, "dspp: " + std::string(option) + " needs a number of bytes of at least 1, but got '" +
-                               printable(std::string(text)) + "'. Write 64MiB, 2GiB or 1000000.");
+  if (error != std::errc{} || unit == 0 || number < least || __builtin_mul_overflow(number, unit, &bytes))
+    fail(ErrorCode::usage, "dspp: " + std::string(option) + " needs a number of bytes of at least " +
+                               std::to_string(least) + ", but got '" + printable(std::string(text)) +
+                               "'. Write 64MiB, 2GiB or 1000000.");
   return bytes;
 }
 

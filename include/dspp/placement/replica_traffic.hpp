@@ -58,6 +58,7 @@ struct Off {};
 
 /// A member of a policy, Overlap<Off>: buckets are gathered when they are used, and reduced before backward goes on.
 /// The bits are those of the policy without it, which gathers ahead and reduces meanwhile: time and memory differ.
+/// EngineConfig::prefetch_bytes then says nothing.
 template <class Choice>
 struct Overlap {};
 

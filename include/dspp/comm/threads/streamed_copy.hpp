@@ -22,14 +22,14 @@ inline void stream_line(std::byte* to, const std::byte* from) {
 #if DSPP_HAS_AVX512()
   _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
 #elif DSPP_HAS_AVX()
-  for (int i = 0; i < 64; i += 32)
+  for (int i = 0; i < streamed_line; i += 32)
     _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
                         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
 #elif DSPP_HAS_SSE2()
-  for (int i = 0; i < 64; i += 16)
+  for (int i = 0; i < streamed_line; i += 16)
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
 #else
-  std::memcpy(to, from, 64);
+  std::memcpy(to, from, std::size_t{streamed_line});
 #endif
 }
 
