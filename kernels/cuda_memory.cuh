@@ -74,7 +74,7 @@ inline void require_kernels(int gpu) {
 }
 }  // namespace gpu
 
-DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
+DSPP_CUDA_INLINE CudaMemory::CudaMemory() : CudaSource(*this) {
   const gpu::Work work{"open"};
   cudaStream_t stream = nullptr, beside = nullptr;
   gpu::require_gpu(cudaStreamCreate(&stream));
@@ -167,6 +167,12 @@ DSPP_CUDA_INLINE void CudaMemory::give(std::byte* data, Size) noexcept {
   cudaFree(data);  // waits for what was issued before
 }
 
+DSPP_CUDA_INLINE void CudaMemory::become_idle() noexcept {
+  if (watcher_ != nullptr) watcher_->become_idle();
+  cudaStreamSynchronize(gpu::communication_stream_of(*this));
+  cudaStreamSynchronize(gpu::stream_of(*this));
+}
+
 DSPP_CUDA_INLINE const std::byte* CudaMemory::block_of(std::uintptr_t address) const {
   const auto after = blocks_.upper_bound(reinterpret_cast<const std::byte*>(address));
   if (after == blocks_.begin()) return nullptr;
@@ -202,7 +208,7 @@ DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Siz
   const cudaStream_t stream = gpu::stream_of(*this);
   gpu::note_launch("copy", to, from, bytes);
   gpu::check_issued({"copy", 1, bytes}, stream,
-                    cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+                    cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream));
 }
 
 DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
@@ -238,7 +244,7 @@ DSPP_CUDA_INLINE void CudaMemory::from_pinned(std::byte* to, Storage<Pool> from,
   const std::byte* const data = from.data();
   pinned_.keep(std::move(from));
   gpu::check_issued(work, stream,
-                    cudaMemcpyAsync(to, data, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
+                    cudaMemcpyAsync(to, data, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream));
   pinned_.issued(stream, bytes);
 }
 
@@ -252,7 +258,7 @@ DSPP_CUDA_INLINE Storage<Pool> CudaMemory::to_pinned(const std::byte* from, Size
     if (bytes > 0)
       gpu::check_issued(
           work, stream,
-          cudaMemcpyAsync(buffer.data(), from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+          cudaMemcpyAsync(buffer.data(), from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream));
     gpu::check_issued(
         work, stream,
         cudaMemcpyAsync(buffer.data() + fault_at, fault_, sizeof(CudaFault), cudaMemcpyDeviceToHost, stream));
@@ -281,7 +287,7 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   try {
     if (watcher_) watcher_->wait();  // a copy to pageable memory may wait for the stream, and so for other ranks
     gpu::check_issued(work, stream,
-                      cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+                      cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream));
     gpu::check_issued(work, stream, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
     synchronize();
   } catch (...) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The members of PinnedMemory and PinnedCopies.
+/// The members of PinnedMemory, PinnedCopies and CudaHostSource.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include <dspp/cuda/host_memory.hpp>
 #include <dspp/cuda/memory.hpp>
 #include <kernels/device.cuh>
 
@@ -105,6 +106,40 @@ DSPP_CUDA_INLINE void PinnedCopies::all_done() noexcept {
   for (const UnderWay& one : under_way_)
     if (one.event != nullptr) events_.push_back(one.event);
   under_way_.clear();
+}
+
+DSPP_CUDA_INLINE CudaHostSource::~CudaHostSource() {
+  if (!later_.empty()) issuer().become_idle();
+  for (std::byte* data : later_) cudaFreeHost(data);
+}
+
+DSPP_CUDA_INLINE std::byte* CudaHostSource::take(Size bytes) noexcept {
+  free_later();
+  void* memory = nullptr;
+  constexpr unsigned of_all_gpus = cudaHostAllocPortable | cudaHostAllocMapped;
+  if (cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), of_all_gpus) == cudaSuccess)
+    return static_cast<std::byte*>(memory);
+  cudaGetLastError();  // else a later call would give it again
+  return nullptr;
+}
+
+DSPP_CUDA_INLINE void CudaHostSource::give(std::byte* data, Size) noexcept {
+  try {
+    later_.push_back(data);
+  } catch (...) {  // it stays until the process ends: to free it may wait for other ranks
+  }
+  free_later();
+}
+
+DSPP_CUDA_INLINE void CudaHostSource::free_later() noexcept {
+  if (later_.empty() || !issuer().frees_now()) return;
+  issuer().become_idle();  // cudaFreeHost need not wait for what was issued before
+  for (std::byte* data : later_) cudaFreeHost(data);
+  later_.clear();
+}
+
+DSPP_CUDA_INLINE void CudaHostSource::fill(std::byte* data, Size bytes, unsigned char value) noexcept {
+  issuer().fill(data, bytes, value);
 }
 
 }  // namespace dspp

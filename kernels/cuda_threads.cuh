@@ -275,7 +275,7 @@ class CudaShare final : public dspp::detail::RankShare {
   void copy(void* to, const void* from, Size bytes) const {
     if (to == from || bytes == 0) return;
     check_issued({"copy", 1, bytes}, beside(),
-                 cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, beside()));
+                 cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, beside()));
   }
   void read(void* to, const void* from, Size bytes) {
     copy(to, from, bytes);

@@ -246,7 +246,7 @@ class NcclGroup final : public NcclLine, public std::enable_shared_from_this<Ncc
   void copy(void* to, const void* from, Size bytes) {
     if (to != from && bytes > 0)  // not waited for: it may be inside of a group of calls
       gpu::check({"copy", 1, bytes},
-                 cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream()));
+                 cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()));
   }
 
   void drop_calls() noexcept override { calls_.clear(); }

@@ -5,6 +5,7 @@
 #include <dspp/cuda/device.hpp>
 #include <dspp/cuda/extents.hpp>
 #include <dspp/cuda/graphs.hpp>
+#include <dspp/cuda/host_memory.hpp>
 #include <dspp/cuda/kernels.hpp>
 #include <dspp/cuda/launch_watch.hpp>
 #include <dspp/cuda/library.hpp>

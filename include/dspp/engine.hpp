@@ -13,6 +13,7 @@
 #include <dspp/engine/generate.hpp>
 #include <dspp/engine/micro_step.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/offload_states.hpp>
 #include <dspp/engine/profiling.hpp>
 #include <dspp/engine/source_batches.hpp>
 #include <dspp/engine/step_graphs.hpp>

@@ -10,7 +10,7 @@
 // expected-error {{Host, but got another. Name one of them.}}
 // expected-error {{dspp: Offload<Parameters, Host> needs parameters that are gathered to be used, but the policy has}}
 // expected-error {{no Zero<3>. Add it, or drop this Offload.}}
-// expected-error {{dspp: Offload<...> needs Cpu, since what other devices keep is not moved to the host yet, but}}
+// expected-error {{dspp: Offload<...> needs Cpu or Cuda, whose operations take what is in the host's memory, but}}
 // expected-error {{the policy has another device. Drop one of them.}}
 #include <dspp/placement/policy.hpp>
 

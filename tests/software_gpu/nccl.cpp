@@ -171,7 +171,7 @@ ncclResult_t call(NcclComm* comm, Call what) {
   if (comm->state != ncclSuccess || comm->finalizing) return failed(ncclInvalidUsage, "a call is in progress");
   if (group.comm != nullptr && group.comm != comm) return failed(ncclInvalidUsage, "two communicators in a group");
   const bool writes = what.kind != Kind::send || what.receives, reads = what.kind != Kind::send || !what.receives;
-  if (what.count == 0 || (reads && !is_device_memory(what.in)) || (writes && !is_device_memory(what.out)))
+  if (what.count == 0 || (reads && !is_reached_by_device(what.in)) || (writes && !is_reached_by_device(what.out)))
     return failed(ncclInvalidArgument, "memory that is not the device's, or none");
   group.comm = comm;
   group.calls.push_back(what);

@@ -60,7 +60,7 @@ struct Device {
   char* base = nullptr;
   std::size_t used = 0;
   std::map<char*, std::size_t> live;  // an allocation, and its bytes
-  std::map<char*, std::size_t> pinned;
+  std::map<char*, std::size_t> pinned, mapped;
   std::vector<std::pair<char*, std::weak_ptr<const bool>>> copies_of_pinned;  // under way, while the second lives
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   Stream null_stream;
@@ -327,6 +327,14 @@ bool is_device_memory(const void* data) {
   return at >= device().base && at < device().base + device().used;
 }
 
+bool is_reached_by_device(const void* data) {
+  const auto mine = turn();
+  if (is_device_memory(data)) return true;
+  const auto& mapped = device().mapped;
+  const auto after = mapped.upper_bound(const_cast<char*>(static_cast<const char*>(data)));
+  return after != mapped.begin() && data < std::prev(after)->first + std::prev(after)->second;
+}
+
 void set_gpus(int count) {
   const auto mine = turn();
   device().gpus = count;
@@ -425,7 +433,7 @@ const char* failed_call() {
 Live live() {
   const auto mine = turn();
   const Device& d = device();
-  return {static_cast<int>(d.live.size() + d.pinned.size()), static_cast<int>(d.streams.size()) - 1,
+  return {static_cast<int>(d.live.size() + d.pinned.size() + d.mapped.size()), static_cast<int>(d.streams.size()) - 1,
           static_cast<int>(d.events.size()), live_graphs()};
 }
 
@@ -609,9 +617,29 @@ cudaError_t cudaMallocHost(void** to, std::size_t bytes) {
   return cudaSuccess;
 }
 
+cudaError_t cudaHostAlloc(void** to, std::size_t bytes, unsigned flags) {
+  const auto mine = turn();
+  if (call_fails("cudaHostAlloc")) return cudaErrorMemoryAllocation;
+  if (flags != (cudaHostAllocPortable | cudaHostAllocMapped)) return cudaErrorInvalidValue;
+  if (const cudaError_t status = may_wait(nullptr, false); status != cudaSuccess) return status;
+  *to = std::aligned_alloc(page, round_to_page(std::max<std::size_t>(bytes, 1)));
+  std::memset(*to, poison, bytes);
+  device().mapped[static_cast<char*>(*to)] = bytes;
+  return cudaSuccess;
+}
+
 cudaError_t cudaFreeHost(void* memory) {
   const auto mine = turn();
   Device& d = device();
+  if (d.mapped.erase(static_cast<char*>(memory)) > 0) {
+    for (const Stream* s : d.streams)
+      dspp::require(s->gpu != current_gpu || s->queue.empty(),
+                    "dspp: mapped memory needs to stay until the streams that may use it have done their work, but it "
+                    "is freed before. Wait for them.",
+                    dspp::ErrorCode::state);
+    std::free(memory);
+    return cudaSuccess;
+  }
   const auto found = d.pinned.find(static_cast<char*>(memory));
   if (found == d.pinned.end()) return memory == nullptr ? cudaSuccess : cudaErrorInvalidValue;
   if (const cudaError_t status = may_wait(nullptr, false); status != cudaSuccess) return status;
@@ -661,7 +689,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (call_fails("cudaMemcpyAsync")) return cudaErrorLaunchFailure;
   if (const cudaError_t status = may_issue(stream); status != cudaSuccess) return status;
   if (bytes == 0) return cudaSuccess;
-  if (is_device_memory(to) != (kind != cudaMemcpyDeviceToHost) ||
+  if (kind == cudaMemcpyDefault) {
+    const bool to_device = is_reached_by_device(to), from_device = is_reached_by_device(from);
+    if (!to_device && !from_device) return cudaErrorInvalidValue;
+    kind = !from_device ? cudaMemcpyHostToDevice : to_device ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
+  } else if (is_device_memory(to) != (kind != cudaMemcpyDeviceToHost) ||
       is_device_memory(from) != (kind != cudaMemcpyHostToDevice))
     return cudaErrorInvalidValue;
   if (kind == cudaMemcpyHostToDevice) {

@@ -67,6 +67,8 @@ double time_of(Stream* stream);
 void wait_until(Stream* stream, double seconds);
 
 bool is_device_memory(const void* data);
+/// The same, or memory of the host that cudaHostAlloc maps into a GPU's addresses.
+bool is_reached_by_device(const void* data);
 /// Threads of the host take turns, under this mutex: a call of one may run what another has issued.
 std::recursive_mutex& turns();
 
@@ -135,7 +137,12 @@ struct cudaDeviceProp {
 struct cudaFuncAttributes {
   int numRegs;
 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4,
+};
 
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetLastError();
@@ -155,7 +162,14 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 /// Pinned memory of the host, poisoned.
 cudaError_t cudaMallocHost(void** to, std::size_t bytes);
-/// Throws   Error(state) if a copy that was issued, and has not run, reads or writes it
+inline constexpr unsigned cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
+/// Memory of the host, poisoned, that kernels and copies take as a GPU's, in the order of streams: the flags must be
+/// both, as without them not every GPU need reach it.
+cudaError_t cudaHostAlloc(void** to, std::size_t bytes, unsigned flags);
+/// Of either.
+///
+/// Throws   Error(state) if a copy that was issued, and has not run, reads or writes it, or if it is mapped and any
+///          stream of the current GPU has work
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 /// As CUDA may, it allocates at once.
@@ -167,7 +181,8 @@ inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
   return cudaFree(memory);
 }
 /// From pageable memory the bytes are taken at the call, from pinned memory when the stream gets there. Pinned memory
-/// to which bytes go is poisoned until they come. If the host changes either, the wait throws Error(state).
+/// to which bytes go is poisoned until they come. If the host changes either, the wait throws Error(state). Mapped
+/// memory takes cudaMemcpyDefault, which finds the direction by the addresses.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreate(cudaStream_t* stream);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <dspp/cuda/graphs.hpp>
+#include <dspp/cuda/host_memory.hpp>
 #include <dspp/cuda/kernels.hpp>
 #include <dspp/cuda/library.hpp>
 #include <dspp/cuda/memory.hpp>
@@ -25,7 +26,8 @@ struct Cuda {
   static constexpr bool synchronous = false;
   using Memory = Pool;
   using Imitated = Cuda;
-  using Graphs = CudaGraphs;  ///< that repeat an engine's steps: see HasGraphs
+  using HostMemory = CudaHostMemory;  ///< of what rests beside the GPU's memory
+  using Graphs = CudaGraphs;          ///< that repeat an engine's steps: see HasGraphs
 
   template <class T>
   static void fill(Pool& pool, T* y, Size count, T value);
@@ -82,7 +84,7 @@ struct Cuda {
   }
   static void end_range(Pool& pool, std::uint64_t range) { memory_of(pool).end_range(range); }
 
-  static CudaMemory& memory_of(Pool& pool) { return static_cast<CudaMemory&>(*pool.source()); }
+  static CudaMemory& memory_of(Pool& pool) { return static_cast<CudaSource&>(*pool.source()).issuer(); }
 };
 
 }  // namespace dspp

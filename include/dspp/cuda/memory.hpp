@@ -42,6 +42,19 @@ class CudaWatcher {
   virtual void giving(std::byte* data) noexcept = 0;
 };
 
+class CudaMemory;
+
+/// The source of a Pool of a rank on a GPU: of the GPU's memory, or of the host's that it reads and writes.
+class CudaSource : public MemorySource {
+ public:
+  /// `issuer`: to whose stream operations on the Pool's blocks are issued.
+  explicit CudaSource(CudaMemory& issuer) : issuer_(issuer) {}
+  CudaMemory& issuer() const { return issuer_; }
+
+ private:
+  CudaMemory& issuer_;
+};
+
 /// Two streams of a GPU: that of a rank's operations, which run in the order of issue, and one for the collectives of
 /// ranks that share it.
 ///
@@ -55,7 +68,7 @@ class CudaWatcher {
 ///          word if a later call fails
 ///
 /// Used by the rank's thread only. Members are defined in kernels/cuda_memory.cuh, and in dspp::cuda.
-class CudaMemory final : public MemorySource {
+class CudaMemory final : public CudaSource {
  public:
   static constexpr Size scratch_bytes = 16 * 1024, scratch_doubles = scratch_bytes / 8 - 16;
 
@@ -110,6 +123,10 @@ class CudaMemory final : public MemorySource {
   bool is_scratch(std::uintptr_t address) const;
   /// Frees what was given back while that was not possible.
   void free_later() noexcept;
+  /// Whether memory may be given back to CUDA now, which may wait for the whole GPU.
+  bool frees_now() const noexcept;
+  /// Waits for all operations issued before, or until what failed was stopped.
+  void become_idle() noexcept;
 
   /// The GPUs that this process sees.
   static int gpus();
@@ -137,7 +154,6 @@ class CudaMemory final : public MemorySource {
   static constexpr std::int32_t first_check_of_step = 1 << 24;
 
   void close() noexcept;
-  bool frees_now() const noexcept;
   /// Throws   Error(usage) for what the host reads or writes while a graph is captured
   void require_not_captured(const char* who) const;
   /// A pinned buffer, once the copies under way are done if it is not there before.

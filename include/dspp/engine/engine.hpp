@@ -176,6 +176,8 @@ class Engine {
   /// Discards gradients and resumes at `progress`, after the tensors were replaced. The loss scale is restored if both
   /// are dynamic; else it is that of the configuration.
   constexpr void resume(const TrainingProgress& progress);
+  /// Ends what is in flight, so that tensors may be replaced by others of their extents.
+  constexpr void settle() { finish_step(), replicas().complete_all(), graphs_.forget(); }
   /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
 
@@ -289,7 +291,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       check_(config.check_ranks, world.size()) {
   detail::check_settings(optimizer, sizes, config);
   detail::check_loss_scale<T>(config);
-  detail::check_graphs<D>(config, world.size());
+  detail::check_graphs<D>(config, zero, world.size());
   detail::Otherwise unless_set_up([this] { forget_remedies(); });
   detail::with_sentence("Engine", [&] { set_up(); });
   unless_set_up.cancel();

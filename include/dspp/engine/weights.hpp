@@ -50,7 +50,7 @@ class Weights {
   /// For Engine, which materializes, and keeps what choices refer to: only visits the model.
   constexpr Weights(World<P>& world, Model model, const ReplicaConfig& zero, const ParameterChoices& choices = {})
       : world_(world),
-        host_(zero.uses_host()),
+        host_(zero.uses_host<D>(), world.memory()),
         model_(std::move(model)),
         replicas_(world.memory(), host_.memory(), {&world.replicas(), &world.node_replicas(), &world.across_nodes()},
                   zero),
@@ -106,6 +106,12 @@ class Weights {
     require(!trained_, "dspp: the weights of an engine need to be set through the engine, whose masters would overwrite them at the next step, but they were set directly. Pass the engine instead.",
             ErrorCode::usage);
     // clang-format on
+  }
+  /// The host's memory beside the device's, which is made with the first call if nothing rests there.
+  constexpr Memory<D>& host_memory() {
+    host_.make(world_.memory());
+    replicas_.set_host_memory(host_.memory());
+    return *host_.memory();
   }
   /// The context of forwards without gradients.
   constexpr Context<D>& context() { return context_; }

@@ -228,8 +228,8 @@ struct Canonical {
                 "the sequence over it by SequenceParallel. Drop one of them.");
   static_assert((Given::optimizer_tier == Tier::device && Given::parameter_tier == Tier::device &&
                  Given::activation_tier == Tier::device) ||
-                    imitates_host<typename Given::DeviceType>,
-                "dspp: Offload<...> needs Cpu, since what other devices keep is not moved to the host yet, but the "
+                    has_host_memory<typename Given::DeviceType>,
+                "dspp: Offload<...> needs Cpu or Cuda, whose operations take what is in the host's memory, but the "
                 "policy has another device. Drop one of them.");
 
   using type = strategy_of<Given, typename Given::DeviceType>;

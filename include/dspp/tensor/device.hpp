@@ -132,6 +132,11 @@ inline constexpr bool imitates_synchronous = D::synchronous && D::Imitated::sync
 template <Device D>
 inline constexpr bool imitates_host = std::is_same_v<typename D::Imitated, Cpu>;
 
+/// Whether what rests in the host's memory or on a disk can be used on a device, or on the one that paper imitates: its
+/// HostMemory is a Memory<D>, made of the rank's, whose elements its operations take in place.
+template <Device D>
+inline constexpr bool has_host_memory = imitates_host<D> || requires { typename D::Imitated::HostMemory; };
+
 /// The paper on which a program for D is planned.
 template <Device D>
 using PaperOf = MetaOf<typename D::Imitated>;
@@ -151,6 +156,14 @@ constexpr std::byte* byte_of(const Storage<Memory<D>>& storage, Size offset) {
 template <Device D>
 constexpr void zero_bytes(const Storage<Memory<D>>& storage, Size offset, Size bytes) {
   D::zero(storage.memory(), detail::byte_of<D>(storage, offset), bytes);
+}
+
+/// Returns when all operations issued before have been done.
+///
+/// Throws   what a check of theirs found
+template <Device D>
+constexpr void wait_for_operations([[maybe_unused]] Memory<D>& memory) {
+  if constexpr (!D::synchronous) D::to_host(memory, static_cast<char*>(nullptr), static_cast<const char*>(nullptr), 0);
 }
 
 /// Copies `bytes` bytes between storages that do not overlap.

@@ -21,6 +21,16 @@ constexpr Range common(Range a, Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
+/// The tensor in another memory, or itself if it is there.
+template <class T, Device D>
+constexpr Tensor<T, 1, D> moved_to(Memory<D>& memory, const Tensor<T, 1, D>& tensor, Category category,
+                                   const char* label) {
+  if (&tensor.memory() == &memory) return tensor;
+  const auto moved = Tensor<T, 1, D>::uninitialized(tensor.shape(), memory, category, label);
+  copy_bytes<D>(moved.storage(), 0, tensor.storage(), tensor.offset() * static_cast<Size>(sizeof(T)), tensor.bytes());
+  return moved;
+}
+
 /// The parameters lie one after the other at offsets of 64 bytes, then padding, so that the replicas own equal slices
 /// that are aligned themselves: replica r owns [r count / N, (r + 1) count / N).
 ///

@@ -7,6 +7,7 @@
 #include <dspp/autograd/context.hpp>
 #include <dspp/placement/offload.hpp>
 #include <dspp/placement/replica_traffic.hpp>
+#include <dspp/tensor/device.hpp>
 #include <dspp/zero/stage.hpp>
 
 namespace dspp {
@@ -26,8 +27,11 @@ struct ReplicaConfig {
   bool partitions_activations = false;
   Size prefetch_bytes = next_unit, live_bytes = 0;  ///< as in EngineConfig
 
+  /// Whether anything is in the host's memory beside D's: of a disk the windows, where D's memory is not the host's.
+  template <Device D>
   constexpr bool uses_host() const {
-    return optimizer == Tier::host || parameters == Tier::host || activations == Tier::host;
+    return optimizer == Tier::host || parameters == Tier::host || activations == Tier::host ||
+           (optimizer == Tier::disk && !imitates_host<D>);
   }
 };
 
@@ -35,13 +39,25 @@ struct ReplicaConfig {
 template <Device D>
 class HostMemory {
  public:
-  constexpr explicit HostMemory(bool is_used) {
-    if constexpr (std::is_default_constructible_v<Memory<D>>)
-      if (is_used) memory_ = new Memory<D>();
+  constexpr HostMemory(bool is_used, Memory<D>& device) {
+    if (is_used) make(device);
+  }
+  /// Made beside a device's, unless it is there.
+  constexpr void make([[maybe_unused]] Memory<D>& device) {
+    if (memory_) return;
+    if constexpr (requires { typename D::HostMemory; })
+      memory_ = new typename D::HostMemory(device);
+    else if constexpr (std::is_default_constructible_v<Memory<D>>)
+      memory_ = new Memory<D>();
   }
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
-  constexpr ~HostMemory() { delete memory_; }
+  constexpr ~HostMemory() {
+    if constexpr (requires { typename D::HostMemory; })
+      delete static_cast<typename D::HostMemory*>(memory_);
+    else
+      delete memory_;
+  }
   /// Null if it is not used.
   constexpr Memory<D>* memory() const { return memory_; }
 

@@ -37,6 +37,8 @@ class Replicas {
   constexpr Memory<D>& memory() const { return *memory_; }
   /// For what rests in the host's memory; null if nothing does. The most bytes that were there.
   constexpr Memory<D>* host_memory() const { return host_; }
+  /// From now on; it must outlive the buckets.
+  constexpr void set_host_memory(Memory<D>* host) { host_ = host; }
   constexpr Size host_bytes() const { return host_ ? host_->peak() : 0; }
   /// For slices of values and of reduced gradients, where values are split.
   constexpr Memory<D>& resting_memory() const { return config_.parameters == Tier::host ? *host_ : *memory_; }

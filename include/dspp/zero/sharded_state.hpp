@@ -117,6 +117,8 @@ class ShardedState {
     store_.keep();
     before_.free();
   }
+  /// Moves the state of a bucket, as StateStore does.
+  constexpr void move(const Bucket<T, D>& b, Memory<D>& memory) { store_.move(index_of(b), memory); }
   /// Writes what was changed outside of steps, and releases the memory that reading took.
   constexpr void settle() {
     if (store_.tier() == Tier::disk) store_.settle();
@@ -229,7 +231,7 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
 template <class Holder, class F>
 void read_state(Holder& holder, F work) {
   if constexpr (requires { holder.state(); })
-    if (holder.state().store().tier() == Tier::disk) return all_or_none(holder.world().all(), work);
+    if (holder.state().store().tier() == Tier::disk) return all_or_none(holder.world().host(), work);
   work();
 }
 

@@ -34,20 +34,21 @@ struct OptimizerState {
 /// The optimizer state of every bucket, by number from 0.
 ///
 /// On disk a bucket has two places in the file: what a step writes goes to the one that does not hold the state before
-/// the step, and keep() or forget() says which of the two counts. Windows of the device's memory hold the bucket in
-/// use, the one that is read ahead, and the one that is written. They are taken and released at the same calls on
-/// paper.
+/// the step, and keep() or forget() says which of the two counts. Windows of the host's memory, which is the device's
+/// if that is the Cpu, hold the bucket in use, the one that is read ahead, and the one that is written. They are taken
+/// and released at the same calls on paper.
 ///
-/// Memory   on disk, of a file twice the state, and of the device at most `windows` buckets' state, each with 12 KiB
+/// Cost     on disk, of a device beside the host: the host waits for its operations before each transfer
+/// Memory   on disk, of a file twice the state, and of the host at most `windows` buckets' state, each with 12 KiB
 /// Throws   Error(file) for what a disk refuses
 template <class State, Device D>
 class StateStore {
  public:
   static constexpr int windows = 3;
 
-  /// `host`: the host's memory, for Tier::host.
+  /// `host`: the host's memory, for Tier::host, and of a device beside the host for Tier::disk.
   constexpr StateStore(Memory<D>& memory, Memory<D>* host, Tier tier, const OffloadConfig& config)
-      : memory_(&memory), host_(tier == Tier::host ? host : nullptr), tier_(tier) {
+      : memory_(is_in_host(tier) ? host : &memory), tier_(tier) {
     if (tier != Tier::disk || __builtin_is_constant_evaluated()) return;
     folder_.get_or_make() = config.folder;
     calls_ = config.calls;
@@ -68,7 +69,7 @@ class StateStore {
   constexpr void add(Size elements, bool with_master, int moments) {
     const Contents contents{elements, with_master, moments};
     if (tier_ == Tier::disk) return contents.bytes() == 0 ? add_none() : add_on_disk(contents);
-    buckets_.push_back(zeroed(host_ ? *host_ : *memory_, contents));
+    buckets_.push_back(zeroed(contents));
   }
   /// No state, for a bucket of frozen parameters.
   constexpr void add_none() {
@@ -94,6 +95,20 @@ class StateStore {
     Moments<State, D>& own = buckets_[bucket].moments;
     return static_cast<int>(static_cast<bool>(own.first)) + static_cast<int>(static_cast<bool>(own.second));
   }
+
+  /// Moves a bucket's state to `memory`, unless it is on a disk. If it throws, all of it is where it was.
+  constexpr void move(std::size_t bucket, Memory<D>& memory) {
+    if (tier_ == Tier::disk) return;
+    OptimizerState<State, D>& own = buckets_[bucket];
+    const auto move = [&](const Tensor<State, 1, D>& tensor, const char* label) {
+      return tensor ? moved_to(memory, tensor, Category::optimizer, label) : tensor;
+    };
+    OptimizerState<State, D> moved{move(own.master, "masters"),
+                                   {move(own.moments.first, "moments"), move(own.moments.second, "moments")}};
+    own = std::move(moved);
+  }
+  /// Where state rests that was not moved; on a disk, its windows.
+  constexpr Memory<D>& memory() const { return *memory_; }
 
   /// What fails from here to end_step() is kept until then, so that this rank takes part in what the others wait for:
   /// fetched state may be anything.
@@ -159,12 +174,15 @@ class StateStore {
     io::Transfer transfer{};
   };
 
-  constexpr OptimizerState<State, D> zeroed(Memory<D>& memory, const Contents& contents) {
+  static constexpr bool is_in_host(Tier tier) {
+    return tier == Tier::host || (tier == Tier::disk && !imitates_host<D>);
+  }
+  constexpr OptimizerState<State, D> zeroed(const Contents& contents) {
     OptimizerState<State, D> own;
     const Shape<1> extent{{contents.elements}};
-    if (contents.with_master) own.master = Tensor<State, 1, D>::zeros(extent, memory, Category::optimizer, "masters");
+    if (contents.with_master) own.master = Tensor<State, 1, D>::zeros(extent, *memory_, Category::optimizer, "masters");
     for (int i = 0; i < contents.moments; ++i)
-      own.moments[i] = Tensor<State, 1, D>::zeros(extent, memory, Category::optimizer, "moments");
+      own.moments[i] = Tensor<State, 1, D>::zeros(extent, *memory_, Category::optimizer, "moments");
     return own;
   }
   constexpr void add_on_disk(const Contents& contents) {
@@ -235,9 +253,11 @@ class StateStore {
     const std::int64_t version = place.is_written ? place.next_version : place.version;
     if (version == 0)
       zero_bytes<D>(window.storage, window.begin, io::BlockFile::bytes_of(contents.bytes()));
-    else if (data)
+    else if (data) {
+      wait_for_operations<D>(*memory_);  // which used what was in this memory before
       window.transfer = file().start_read(place.slot_offset(place.is_written), label(bucket, version),
                                           data + window.begin, contents.bytes());
+    }
     return window;
   }
   constexpr void leave_all_but(std::size_t bucket) {
@@ -251,6 +271,7 @@ class StateStore {
     const std::int64_t version = ++versions_;
     if (std::byte* const data = window.storage.data()) {
       file().extend(place.offset + 2 * io::BlockFile::bytes_of(place.contents.bytes()));
+      wait_for_operations<D>(*memory_);
       window.transfer = file().start_write(place.slot_offset(true), label(window.bucket, version), data + window.begin,
                                            place.contents.bytes());
     }
@@ -288,8 +309,7 @@ class StateStore {
     return file;
   }
 
-  Memory<D>* memory_;
-  Memory<D>* host_;
+  Memory<D>* memory_;  ///< of states, or of windows
   Tier tier_;
   List<OptimizerState<State, D>> buckets_;  ///< in memory
   List<Place> places_;                      ///< on disk

@@ -89,6 +89,14 @@ class Unit : public ParameterStorage<D> {
   constexpr void forget_copies() {
     for (BucketType& b : buckets_) b.secondary.release();
   }
+  /// Moves the resident values, of which nothing is in use. If it throws, a bucket's are in one place or the other.
+  constexpr void move_values(Memory<D>& memory) {
+    release(), forget_copies();
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      buckets_[i].values = moved_to(memory, buckets_[i].values, Category::parameters, "parameters");
+      if (!values_are_split_) this->values[i] = buckets_[i].values.storage();
+    }
+  }
 
  private:
   constexpr void begin_range([[maybe_unused]] const char* pass) {
