@@ -114,7 +114,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .peak = world.memory().peak(),
                   .peak_reserved = world.memory().peak_reserved(),
                   .host = engine.replicas().host_bytes(),
-                  .disk = engine.state().store().disk_bytes(),
+                  .disk = engine.state().disk_bytes(),
                   .traffic = world.traffic() - before - of_saving,
                   .checks = engine.rank_check().count() - checked_before};
   outcome.profile = profile.finish();

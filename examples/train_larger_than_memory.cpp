@@ -58,7 +58,7 @@ static Outcome train(Size limit) {
     }
     outcome.device = world.memory().peak();
     outcome.host = engine.replicas().host_bytes();
-    outcome.disk = engine.state().store().disk_bytes();
+    outcome.disk = engine.state().disk_bytes();
     for (const auto& named : engine.inventory().parameters)
       engine.gather_parameter(named.name->text).read([&](const float* values) {
         outcome.parameters.insert(outcome.parameters.end(), values, values + named.parameter->geometry.global_count());

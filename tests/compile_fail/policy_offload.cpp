@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Members of a policy that say where what rests.
 // expected-error {{dspp: Policy needs one Offload<Optimizer, where>, but names several. Keep one.}}
-// expected-error {{dspp: Policy needs one Offload<Parameters, Host>, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one Offload<Parameters, where>, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names}}
 // expected-error {{several. Keep one.}}
 // expected-error {{dspp: PartitionActivations needs ranks of Tp that keep the same, but the policy has no Tp, or}}
 // expected-error {{splits the sequence over it by SequenceParallel. Drop one of them.}}
-// expected-error {{dspp: Offload<what, where> takes Optimizer in Host or Disk, and Parameters and Activations in}}
+// expected-error {{dspp: Offload<what, where> takes Optimizer and Parameters in Host or Disk, and Activations in}}
 // expected-error {{Host, but got another. Name one of them.}}
-// expected-error {{dspp: Offload<Parameters, Host> needs parameters that are gathered to be used, but the policy has}}
+// expected-error {{dspp: Offload<Parameters, where> needs parameters that are gathered to be used, but the policy has}}
 // expected-error {{no Zero<3>. Add it, or drop this Offload.}}
+// expected-error {{dspp: Offload<Parameters, Disk> needs Offload<Optimizer, Disk>, since a step that a disk refuses is}}
+// expected-error {{undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.}}
 // expected-error {{dspp: Offload<...> needs Cpu or Cuda, whose operations take what is in the host's memory, but}}
 // expected-error {{the policy has another device. Drop one of them.}}
 #include <dspp/placement/policy.hpp>
@@ -34,7 +36,7 @@ namespace policy_with_unknown_offload {
 constexpr int degree = Policy<Offload<Optimizer, Host>>::tp;
 #else
 constexpr int degree = Policy<Offload<Disk, Optimizer>>::tp + Policy<Offload<Optimizer, Cpu>>::tp +
-                       Policy<Zero<3>, Offload<Parameters, Disk>>::tp + Policy<Offload<Activations, Disk>>::tp;
+                       Policy<Zero<3>, Offload<Parameters, Cpu>>::tp + Policy<Offload<Activations, Disk>>::tp;
 #endif
 }  // namespace policy_with_unknown_offload
 
@@ -46,6 +48,16 @@ constexpr int degree = Policy<Zero<3>, Offload<Parameters, Host>>::tp;
 constexpr int degree = Policy<Zero<2>, Offload<Parameters, Host>>::tp;
 #endif
 }  // namespace policy_with_offload_of_whole_parameters
+
+/// Values on a disk beside state in memory, of which half a step would stay.
+namespace policy_with_parameters_alone_on_disk {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Zero<3>, Offload<Parameters, Disk>, Offload<Optimizer, Disk>>::tp;
+#else
+constexpr int degree = Policy<Zero<3>, Offload<Parameters, Disk>>::tp +
+                       Policy<Zero<3>, Offload<Parameters, Disk>, Offload<Optimizer, Host>>::tp;
+#endif
+}  // namespace policy_with_parameters_alone_on_disk
 
 /// A device whose memory is not the host's.
 namespace policy_with_offload_of_another_device {

@@ -9,6 +9,7 @@
 #include <dspp/optim/muon.hpp>
 
 #include <laws/folder.hpp>
+#include <laws/moved_states.hpp>
 #include <laws/sentence_of.hpp>
 #include <laws/strategy.hpp>
 
@@ -93,4 +94,15 @@ TEST_CASE("on a GPU, slices of values and gradients, and inputs of blocks, in th
       Of::train<Zero<3>, Offload<Parameters, Host>, Offload<Activations, Host>, Offload<Optimizer, Disk>>(cell);
   check_same_bits(both, resident);
   check_less(both, values);
+  const Trained files = Of::train<Zero<3>, Offload<Parameters, Disk>, Offload<Optimizer, Disk>>(cell);
+  check_same_bits(files, resident);
+  check_less(files, values);
+  CHECK(files.ranks[0].disk > both.ranks[0].disk);
+}
+
+TEST_CASE("on a GPU, states that are moved to the host's memory between steps, and back, give the same bits") {
+  constexpr MovedStates all{}, none{false, false}, parameters{true, false};
+  const std::vector<Moves> in_turn{{all, all}, {parameters, none}, {all, all}};
+  check_moved_states<Policy<Cuda, Bf16>, Policy<Cuda, Bf16, Zero<2>>>({.ranks = 2}, in_turn);
+  check_moved_states<Policy<Cuda, Bf16>, Policy<Cuda, Bf16, Zero<3>>>({.ranks = 2}, in_turn);
 }

@@ -67,7 +67,8 @@ void check_stage(Cell cell) {
 
 namespace {
 
-/// Zero<3> with its slices in the host's memory, beside what `Members` offload or move otherwise, and without.
+/// Zero<3> with its slices in the host's memory or on a disk, beside what `Members` offload or move otherwise, and
+/// without. A disk has the optimizer's state, too.
 template <class O, class P, class... Members>
 void check_parameters(Cell cell) {
   CAPTURE(cell.ranks);
@@ -95,6 +96,32 @@ void check_parameters(Cell cell) {
     CHECK(there.values_print == here.values_print);
   }
 }
+template <class O, class P, class... Members>
+void check_parameters_on_disk(Cell cell) {
+  CAPTURE(cell.ranks);
+  const Folder folder;
+  const std::string path = folder.path.string();
+  cell.offload.folder = path;
+  const auto train = [&]<class Q>(Q) {
+    Trained trained = laws::detail::train_as<Q, Gpt<Policy<P>>, O>(cell);
+    check_run(trained);
+    for (int r = 0; r < cell.ranks; ++r)
+      check_plan(plan_of<Gpt<Q>, O>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+    return trained;
+  };
+  const Trained state = train(Policy<P, Zero<3>, Offload<Optimizer, Disk>, Members...>{});
+  const Trained all = train(Policy<P, Zero<3>, Offload<Optimizer, Disk>, Offload<Parameters, Disk>, Members...>{});
+  check_same_bits(all, state);
+  for (std::size_t r = 0; r < state.ranks.size(); ++r) {
+    const Size values = state.ranks[r].state[Category::parameters];
+    CHECK(all.ranks[r].state[Category::parameters] == 0);
+    CHECK(all.ranks[r].resident == state.ranks[r].resident - values);
+    CHECK(all.ranks[r].disk >= state.ranks[r].disk + 2 * values);
+    CHECK(all.ranks[r].host == values / state.facts.element * state.facts.gradient);  // gradients
+    CHECK(all.ranks[r].values_print == state.ranks[r].values_print);
+  }
+  CHECK(fs::is_empty(folder.path));
+}
 
 }  // namespace
 
@@ -108,6 +135,20 @@ TEST_CASE(
   check_parameters<AdamW, F64, SecondaryShards<Node>>({.ranks = 4, .accumulate = 2, .steps = 2, .ranks_per_node = 2});
   check_parameters<AdamW, F64, Shards<Within<Node>>, GatherAs<Int8>>({.ranks = 4, .steps = 2, .ranks_per_node = 2});
   check_parameters<AdamW, F64, ReduceAs<Int4>>({.ranks = 3, .accumulate = 2, .steps = 2});
+}
+
+TEST_CASE("values on a disk, too, give the bits of the device's, with every optimizer and beside other members") {
+  check_parameters_on_disk<AdamW, F64>({.ranks = 1, .steps = 3});
+  check_parameters_on_disk<AdamW, Bf16>({.ranks = 2, .accumulate = 3, .steps = 3});
+  check_parameters_on_disk<Averaged<AdamW>, F64>({.ranks = 3, .accumulate = 2, .steps = 3});
+  check_parameters_on_disk<Averaged<AdamW>, Bf16>({.ranks = 2, .steps = 3});
+  check_parameters_on_disk<Lamb, F64>({.ranks = 3, .steps = 2});
+  check_parameters_on_disk<Muon, F64>({.ranks = 2, .steps = 2, .prefetch_bytes = 100000});
+  check_parameters_on_disk<AdamW, F64>({.ranks = 2, .steps = 2, .prefetch_bytes = 0, .live_bytes = 1 << 20});
+  check_parameters_on_disk<AdamW, F64, SecondaryShards<Node>>({.ranks = 4, .steps = 2, .ranks_per_node = 2});
+  check_parameters_on_disk<AdamW, F64, Shards<Within<Node>>, GatherAs<Int8>>(
+      {.ranks = 4, .steps = 2, .ranks_per_node = 2});
+  check_parameters_on_disk<AdamW, F64, ReduceAs<Int4>, Overlap<Off>>({.ranks = 3, .accumulate = 2, .steps = 2});
 }
 
 TEST_CASE("f64: the state of every optimizer in the host's memory or on a disk gives the bits of the device's") {
@@ -194,7 +235,7 @@ struct Repeated {
   std::map<std::string, std::vector<double>> parameters{};
   Size calls = 0;  ///< of the second step
 };
-template <class O, int Stage, class Precision>
+template <class O, int Stage, class Precision, class... Members>
 Repeated train_repeated(const std::string& folder, FaultyBlocks& calls) {
   using Model = Gpt<Policy<Precision>>;
   using P = typename Model::policy;
@@ -204,18 +245,19 @@ Repeated train_repeated(const std::string& folder, FaultyBlocks& calls) {
     const EngineConfig config{.bucket_bytes = 2500 * static_cast<Size>(sizeof(typename P::Element)),
                               .check_ranks = 1,
                               .offload = {folder, world.rank() == 1 ? &calls : nullptr}};
-    using Offloaded = Policy<Precision, Zero<Stage>, Offload<Optimizer, Disk>>;
+    using Offloaded = Policy<Precision, Zero<Stage>, Offload<Optimizer, Disk>, Members...>;
     Engine<Model, O> engine(world, Model(small_gpt()), O{.lr = 1e-2}, BatchSizes{}, config,
                             dspp::detail::replica_config<Offloaded>({}, config));
-    const auto step = [&](Size i) {
+    const auto pass = [&](Size i) {
       engine.backward(engine.forward(batch_of(world.memory(), 4 * i, 2 * world.rank(), 2, 12, 61)));
-      engine.step();
     };
+    const auto step = [&](Size i) { pass(i), engine.step(); };
     step(0);
+    pass(1);
     if (world.rank() == 1) calls.calls = 0, calls.at = at;
     all_or_none(world.host(), [] {});
     const auto rank = static_cast<std::size_t>(world.rank());
-    result.sentences[rank] = sentence_of([&] { step(1); });
+    result.sentences[rank] = sentence_of([&] { engine.step(); });
     if (result.sentences[rank] != "no error") {
       CHECK(engine.steps() == 1);
       step(1);
@@ -232,14 +274,14 @@ Repeated train_repeated(const std::string& folder, FaultyBlocks& calls) {
 }
 
 /// Every call of a kind fails in turn, at most `most` of them, evenly.
-template <class O, int Stage, class Precision>
+template <class O, int Stage, class Precision, class... Members>
 void check_refusals(Size most) {
   using Kind = FaultyBlocks::Kind;
   using What = FaultyBlocks::What;
   CAPTURE(Stage);
   const Folder folder(in_memory());
   const std::string path = folder.path.string();
-  const auto train = [&](FaultyBlocks& calls) { return train_repeated<O, Stage, Precision>(path, calls); };
+  const auto train = [&](FaultyBlocks& calls) { return train_repeated<O, Stage, Precision, Members...>(path, calls); };
   FaultyBlocks none;
   const Repeated whole = train(none);
   CHECK(whole.sentences[0] == "no error");
@@ -283,6 +325,43 @@ TEST_CASE("a step with a refused read or write changes nothing on any rank, and 
   check_refusals<AdamW, 2, Bf16>(most);
   check_refusals<Lamb, 3, F64>(std::min<Size>(most, 2));  // its ranks sum norms between the reads
   check_refusals<Muon, 1, F64>(std::min<Size>(most, 2));  // and gather matrices
+  check_refusals<AdamW, 3, Bf16, Offload<Parameters, Disk>>(most);
+  check_refusals<AdamW, 3, F64, Offload<Parameters, Disk>>(std::min<Size>(most, 2));  // which has no masters
+}
+
+TEST_CASE("a refused read of values in a forward or backward ends the run on every rank with the disk's sentence") {
+  using P = Policy<F64>;
+  const Folder folder(in_memory());
+  const std::string path = folder.path.string();
+  const auto train = [&](Size at, bool forward, Size& calls_made) {
+    return sentence_of([&] {
+      run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 20}, [&](World<P>& world) {
+        FaultyBlocks calls;
+        const EngineConfig config{.bucket_bytes = 20000, .offload = {path, world.rank() == 1 ? &calls : nullptr}};
+        using Offloaded = Policy<F64, Zero<3>, Offload<Optimizer, Disk>, Offload<Parameters, Disk>>;
+        Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, config,
+                                     dspp::detail::replica_config<Offloaded>({}, config));
+        const auto batch = batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61);
+        const auto begin = [&] { calls.calls = 0, calls.at = at; };
+        if (forward) begin();
+        auto loss = engine.forward(batch);
+        if (!forward) begin();
+        engine.backward(loss);
+        if (world.rank() == 1) calls_made = calls.calls;
+        calls.at = 0;
+        engine.step();
+      });
+    });
+  };
+  for (const bool forward : {true, false}) {
+    Size calls = 0, none = 0;
+    CHECK(train(0, forward, calls) == "no error");
+    REQUIRE(calls > 4);
+    for (const Size at : {Size{1}, calls / 2}) {
+      CAPTURE(at);
+      CHECK(train(at, forward, none).find("BlockFile needs ") != std::string::npos);
+    }
+  }
 }
 
 namespace {
@@ -377,7 +456,7 @@ TEST_CASE("a disk that takes no file, or too small a one, ends a training before
     });
   };
   CHECK(construct(path, nullptr) == "no error");
-  CHECK(construct("", nullptr).starts_with("dspp: Offload<Optimizer, Disk> needs a folder for a file, but "));
+  CHECK(construct("", nullptr).starts_with("dspp: Offload<what, Disk> needs a folder for a file, but "));
   FaultyBlocks full, closed;
   full.kind = Kind::extend, full.error = ENOSPC, full.at = 2;
   CHECK(construct(path, &full).find("No space left on device, where ") != std::string::npos);

@@ -4,6 +4,7 @@
 
 #include <dspp/engine/offload_states.hpp>
 
+#include <laws/contributions.hpp>
 #include <laws/folder.hpp>
 #include <laws/training_run.hpp>
 
@@ -56,6 +57,7 @@ void check_moved_states(const Cell& cell, const std::vector<Moves>& moves) {
       }
       detail::gather_all(world, engine, run.parameters);
       if (moves_them) reload_states(engine);
+      engine.state().settle();  // windows, where states are on a disk
       for (const Category of : {Category::parameters, Category::optimizer})
         CHECK(pool.live_by_category()[of] == before[of]);
       CHECK(host() == host_before);

@@ -279,7 +279,7 @@ class Trainee {
       const Size peak = world_.memory().peak();
       fault_ +=
           detail::compare_with_plan<P, O, Model>(world_, task_, split_, replicas(), peak,
-                                                 engine_.replicas().host_bytes(), engine_.state().store().disk_bytes());
+                                                 engine_.replicas().host_bytes(), engine_.state().disk_bytes());
     }
   }
   /// The loss of the step's samples: in the micro-batches of training, or, in every second step, one batch a rank, of
@@ -350,9 +350,10 @@ class Trainee {
     auto replicas = at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); });
     replicas.traffic = split_.traffic;
     replicas.partitions_activations = split_.partitions_activations && P::tp > 1 && !P::sequence_parallel;
-    if (imitates_host<DeviceOf<P>>) {
+    if (has_host_memory<DeviceOf<P>>) {
       replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";
-      if (split_.offloads_parameters && split_.stage == 3) replicas.parameters = Tier::host;
+      if (split_.offloads_parameters && split_.stage == 3)
+        replicas.parameters = split_.tier == Tier::disk ? Tier::disk : Tier::host;
       if (split_.offloads_activations) replicas.activations = Tier::host;
     }
     return replicas;

@@ -180,7 +180,7 @@ struct DrawnSplit {
   Tier tier = Tier::device;                         ///< of the optimizer's state
   int ranks_per_node = 0;                           ///< 0: all
   ReplicaTraffic traffic{};                         ///< of members that change no result but its rounding
-  bool offloads_parameters = false;                 ///< under stage 3
+  bool offloads_parameters = false;                 ///< under stage 3, to a disk if the state is there
   bool offloads_activations = false;                ///< what is kept where parts run again
   bool partitions_activations = false;              ///< the same, over Tp without sequences
   Size prefetch_bytes = next_unit, live_bytes = 0;  ///< under stage 3
@@ -261,7 +261,7 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   if (split.ranks_per_node > 0) text += ", ranks a node " + number(split.ranks_per_node);
   if (split.traffic.shards_within_node) text += ", shards within nodes";
   if (split.traffic.secondary_shards) text += ", secondary shards";
-  if (split.offloads_parameters) text += ", parameters on the host";
+  if (split.offloads_parameters) text += split.tier == Tier::disk ? ", parameters there" : ", parameters on the host";
   if (split.offloads_activations) text += ", activations on the host";
   if (split.partitions_activations) text += ", activations in parts";
   if (!split.traffic.overlaps) text += ", no overlap";

@@ -234,9 +234,9 @@ void record_values(Engine& engine, RankRecord& record) {
     for (auto& b : unit->buckets()) {
       const Range own = engine.replicas().owned(b);
       const Size values_begin = engine.replicas().rule().values_are_split() ? own.begin : 0;
-      b.values.read([&](const T* values) {
-        record.values_print =
-            print_of(reinterpret_cast<const std::byte*>(values), b.values.bytes(), record.values_print);
+      const auto held = engine.replicas().held_values(b);
+      held.read([&](const T* values) {
+        record.values_print = print_of(reinterpret_cast<const std::byte*>(values), held.bytes(), record.values_print);
         const auto& master = engine.state().of(b).master;
         if (!master) return;
         master.read([&](const auto* masters) {
@@ -341,8 +341,7 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
       before = now;
     }
     record.later_peak = pool.peak();
-    const auto& store = engine.state().store();
-    record.host = engine.replicas().host_bytes(), record.disk = store.disk_bytes();
+    record.host = engine.replicas().host_bytes(), record.disk = engine.state().disk_bytes();
     record.skipped = engine.skipped_steps();
     record.loss_scale = engine.loss_scale();
     average.within([&] { gather_all(world, engine, trained.averages); });
@@ -366,7 +365,7 @@ std::uint64_t print_of_state(Engine& engine) {
   for (auto* unit : engine.units())
     for (auto& b : unit->buckets()) {
       auto& state = engine.state().of(b);
-      add(b.values), add(state.master), add(state.moments[0]), add(state.moments[1]);
+      add(engine.replicas().held_values(b)), add(state.master), add(state.moments[0]), add(state.moments[1]);
     }
   return print;
 }

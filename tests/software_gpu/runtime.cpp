@@ -61,6 +61,7 @@ struct Device {
   std::size_t used = 0;
   std::map<char*, std::size_t> live;  // an allocation, and its bytes
   std::map<char*, std::size_t> pinned, mapped;
+  std::vector<char*> freed_mapped;  // until no stream has work that may use it
   std::vector<std::pair<char*, std::weak_ptr<const bool>>> copies_of_pinned;  // under way, while the second lives
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   Stream null_stream;
@@ -622,22 +623,22 @@ cudaError_t cudaHostAlloc(void** to, std::size_t bytes, unsigned flags) {
   if (call_fails("cudaHostAlloc")) return cudaErrorMemoryAllocation;
   if (flags != (cudaHostAllocPortable | cudaHostAllocMapped)) return cudaErrorInvalidValue;
   if (const cudaError_t status = may_wait(nullptr, false); status != cudaSuccess) return status;
+  Device& d = device();
+  if (std::all_of(d.streams.begin(), d.streams.end(), [](const Stream* s) { return s->queue.empty(); }))
+    for (char* freed : std::exchange(d.freed_mapped, {})) std::free(freed);
   *to = std::aligned_alloc(page, round_to_page(std::max<std::size_t>(bytes, 1)));
   std::memset(*to, poison, bytes);
-  device().mapped[static_cast<char*>(*to)] = bytes;
+  d.mapped[static_cast<char*>(*to)] = bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* memory) {
   const auto mine = turn();
   Device& d = device();
-  if (d.mapped.erase(static_cast<char*>(memory)) > 0) {
-    for (const Stream* s : d.streams)
-      dspp::require(s->gpu != current_gpu || s->queue.empty(),
-                    "dspp: mapped memory needs to stay until the streams that may use it have done their work, but it "
-                    "is freed before. Wait for them.",
-                    dspp::ErrorCode::state);
-    std::free(memory);
+  if (const auto mapped = d.mapped.find(static_cast<char*>(memory)); mapped != d.mapped.end()) {
+    std::memset(memory, poison, mapped->second);
+    d.freed_mapped.push_back(mapped->first);
+    d.mapped.erase(mapped);
     return cudaSuccess;
   }
   const auto found = d.pinned.find(static_cast<char*>(memory));

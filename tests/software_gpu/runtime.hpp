@@ -166,10 +166,9 @@ inline constexpr unsigned cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
 /// Memory of the host, poisoned, that kernels and copies take as a GPU's, in the order of streams: the flags must be
 /// both, as without them not every GPU need reach it.
 cudaError_t cudaHostAlloc(void** to, std::size_t bytes, unsigned flags);
-/// Of either.
+/// Of either. What is mapped is poisoned, and what streams write there later goes nowhere.
 ///
-/// Throws   Error(state) if a copy that was issued, and has not run, reads or writes it, or if it is mapped and any
-///          stream of the current GPU has work
+/// Throws   Error(state) if a copy that was issued, and has not run, reads or writes it, unless it is mapped
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 /// As CUDA may, it allocates at once.

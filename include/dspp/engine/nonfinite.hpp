@@ -55,14 +55,14 @@ bool finite_part(Memory<D>& memory, const T* data, Size first, Size begin, Size 
 /// True if this rank's values and masters of a piece of a parameter are finite.
 template <class T, Device D>
 bool holds_finite(ShardedState<T, D>& state, const ParameterBase<D>& p, const Bucket<T, D>& b) {
-  const Replicas<T, D>& replicas = state.replicas();
+  Replicas<T, D>& replicas = state.replicas();
   const Range own = replicas.owned(b);
   const Range held = replicas.held(b);
   const auto part = [&](const auto& tensor, Range range) {
     return finite_part<D>(replicas.memory(), tensor.data(), range.begin, std::max(range.begin, p.offset),
                           std::min(range.end, p.offset + p.count()));
   };
-  if (!part(b.values, held)) return false;
+  if (!part(replicas.held_values(b), held)) return false;
   if constexpr (std::is_same_v<T, Compute<T>>) return true;  // no master: nothing is fetched
   const auto& master = state.of(b).master;
   return !master || part(master, own);

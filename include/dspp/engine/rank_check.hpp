@@ -197,7 +197,7 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
       const Size at = part.begin - own.begin, count = part.count();
       if (p.is_frozen() && (gradients || resident)) return;
       if (gradients) return give("gradient", b.reduced.data() + at * width, count * width);
-      if (!resident) give(values, b.values.data() + at, count * static_cast<Size>(sizeof(T)));
+      if (!resident) give(values, replicas.held_values(b).data() + at, count * static_cast<Size>(sizeof(T)));
       auto& own_state = engine_.state.of(b);
       if (p.is_frozen()) return;
       if (own_state.master) give("masters", own_state.master.data() + at, count * state);
@@ -434,16 +434,20 @@ void CheckedRank<T, D>::compare(const std::int64_t* words) {
                     "ranks of Tp need the same gradient of what they share");
 }
 
-/// What CheckedRank::write_words fetches of an engine's state, on paper: windows, if that is on a disk.
+/// What CheckedRank::write_words fetches of values and state, on paper and in its order: windows, where those are on a
+/// disk.
 template <class Engine>
 constexpr void fetch_on_paper(Engine& engine) {
+  auto& replicas = engine.replicas();
   if (engine.state().store().tier() != Tier::disk) return;
-  for (auto* unit : engine.units())
-    for (auto& b : unit->trained_buckets()) {
-      bool any = false;
-      b.for_each_part(engine.replicas().owned(b), [&](const auto&, Size, Size) { any = true; });
-      if (any) engine.state().of(b);
-    }
+  for (const auto& named : engine.inventory().parameters)
+    for_each_piece(named, [&](const auto& p, auto& b) {
+      const Range own = replicas.owned(b);
+      if (common(own, {p.offset, p.offset + p.count()}).count() <= 0) return;
+      if (p.is_frozen() && !replicas.rule().values_are_split()) return;
+      replicas.held_values(b);
+      engine.state().of(b);
+    });
 }
 
 /// Calls f(rank) with this rank's part in a check.

@@ -169,6 +169,7 @@ class WeightAverage {
     refresh_units<T, D>(engine_.units(), engine_.replicas());
   }
   constexpr void exchange(Bucket<T, D>& b, Average& average) {
+    engine_.replicas().change_values(b);
     const Average weights = weights_of(b, true);
     ops::exchange(weights, average);
     if constexpr (!std::is_same_v<T, State>)

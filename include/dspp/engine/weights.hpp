@@ -36,15 +36,18 @@ class Weights {
   using B = BatchOf<Model>;
   using FullTensor = Tensor<Compute<T>, 1, D>;
 
-  constexpr Weights(World<P>& world, Model model, Size bucket_bytes = 32_MiB)
+  /// `offload`: where a policy with Offload<Parameters, Disk> keeps the values.
+  constexpr Weights(World<P>& world, Model model, Size bucket_bytes = 32_MiB, const OffloadConfig& offload = {})
       : Weights(world, std::move(model),
                 ReplicaConfig{.rule = stage_rule<P::zero_stage>,
                               .bucket_bytes = bucket_bytes,
+                              .offload = offload,
                               .traffic = P::replica_traffic,
                               .parameters = P::parameter_tier}) {
     detail::with_sentence("Weights", [&] {
       require_same_weights(world, model_.inner);
       materialize([](auto&) {});
+      replicas_.value_file().settle();
     });
   }
   /// For Engine, which materializes, and keeps what choices refer to: only visits the model.

@@ -25,24 +25,25 @@ constexpr const char* name_of(Tier tier) {
 
 /// An engine's optimizer state: masters and moments.
 struct Optimizer {};
-/// This rank's slices of the values, under Zero<3>, and of the reduced gradients until the step. A unit's whole values
-/// are in the device's memory while it is used, and so are a bucket's gradients until they are reduced.
+/// This rank's slices of the values, under Zero<3>, and of the reduced gradients until the step, which of values on a
+/// disk are in the host's memory. A unit's whole values are in the device's memory while it is used, and so are a
+/// bucket's gradients until they are reduced.
 struct Parameters {};
 /// What is kept for backward where blocks run again (recompute_segments, Recompute): the input of each.
 struct Activations {};
 
-/// The host's memory beside the device's Pool, used in place.
+/// The host's memory beside the device's Pool, used in place; of Cuda, pinned and mapped into the GPU's addresses.
 struct Host {
   static constexpr Tier tier = Tier::host;
 };
 /// A file of the rank's own in EngineConfig::offload.folder. A step reads the state of one bucket while it updates the
-/// one before and writes the one before that.
+/// one before and writes the one before that; a pass reads the values of a unit while it computes with the one before.
 struct Disk {
   static constexpr Tier tier = Tier::disk;
 };
 
-/// A member of a policy, one for each What: Optimizer in Host or Disk, Parameters and Activations in Host. It rests
-/// there. Bits are those of the same policy without it.
+/// A member of a policy, one for each What: Optimizer and Parameters in Host or Disk, Activations in Host. It rests
+/// there. Bits are those of the same policy without it. Parameters on a disk need the optimizer's state there.
 ///
 /// Source   Ren et al. 2021, arXiv:2101.06840 (ZeRO-Offload); Rajbhandari et al. 2021, arXiv:2104.07857 (ZeRO-Infinity)
 template <class What, class Where>

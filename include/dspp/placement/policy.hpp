@@ -166,7 +166,7 @@ struct Canonical {
   static_assert(times_named<Role::offload, M...> <= 1,
                 "dspp: Policy needs one Offload<Optimizer, where>, but names several. Keep one.");
   static_assert(times_named<Role::offload_parameters, M...> <= 1,
-                "dspp: Policy needs one Offload<Parameters, Host>, but names several. Keep one.");
+                "dspp: Policy needs one Offload<Parameters, where>, but names several. Keep one.");
   static_assert(times_named<Role::offload_activations, M...> <= 1 && times_named<Role::partition, M...> <= 1,
                 "dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names several. "
                 "Keep one.");
@@ -221,8 +221,11 @@ struct Canonical {
                 "slices across nodes in full precision. Drop one of them.");
 
   static_assert(Given::parameter_tier == Tier::device || Given::zero_stage == 3,
-                "dspp: Offload<Parameters, Host> needs parameters that are gathered to be used, but the policy has no "
-                "Zero<3>. Add it, or drop this Offload.");
+                "dspp: Offload<Parameters, where> needs parameters that are gathered to be used, but the policy has "
+                "no Zero<3>. Add it, or drop this Offload.");
+  static_assert(Given::parameter_tier != Tier::disk || Given::optimizer_tier == Tier::disk,
+                "dspp: Offload<Parameters, Disk> needs Offload<Optimizer, Disk>, since a step that a disk refuses is "
+                "undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.");
   static_assert(!Given::partitions_activations || (Given::TensorAxis::degree > 1 && !Given::sequence_parallel),
                 "dspp: PartitionActivations needs ranks of Tp that keep the same, but the policy has no Tp, or splits "
                 "the sequence over it by SequenceParallel. Drop one of them.");

@@ -247,9 +247,8 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
       if (count > result.facts.largest_parameter) result.facts.largest_parameter = count;
     }
   }
-  const auto& store = engine.state().store();
   result.host = engine.replicas().host_bytes();
-  result.disk = store.disk_bytes();
+  result.disk = engine.state().disk_bytes();
   result.replica_traffic = world.replicas().traffic().without(Purpose::check);
   if (world.nodes() > 1) result.node_traffic = world.node_replicas().traffic().without(Purpose::check);
   result.across_traffic = world.across_nodes().traffic().without(Purpose::check);

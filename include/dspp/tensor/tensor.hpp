@@ -151,4 +151,14 @@ DSPP_INLINE void detail::fail_of_reshape(Extents from, Extents to) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
+/// The tensor in another memory, or itself if it is there.
+template <class T, Device D>
+constexpr Tensor<T, 1, D> moved_to(Memory<D>& memory, const Tensor<T, 1, D>& tensor, Category category,
+                                   const char* label) {
+  if (&tensor.memory() == &memory) return tensor;
+  const auto moved = Tensor<T, 1, D>::uninitialized(tensor.shape(), memory, category, label);
+  copy_bytes<D>(moved.storage(), 0, tensor.storage(), tensor.offset() * static_cast<Size>(sizeof(T)), tensor.bytes());
+  return moved;
+}
+
 }  // namespace dspp

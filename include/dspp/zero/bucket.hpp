@@ -21,16 +21,6 @@ constexpr Range common(Range a, Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-/// The tensor in another memory, or itself if it is there.
-template <class T, Device D>
-constexpr Tensor<T, 1, D> moved_to(Memory<D>& memory, const Tensor<T, 1, D>& tensor, Category category,
-                                   const char* label) {
-  if (&tensor.memory() == &memory) return tensor;
-  const auto moved = Tensor<T, 1, D>::uninitialized(tensor.shape(), memory, category, label);
-  copy_bytes<D>(moved.storage(), 0, tensor.storage(), tensor.offset() * static_cast<Size>(sizeof(T)), tensor.bytes());
-  return moved;
-}
-
 /// The parameters lie one after the other at offsets of 64 bytes, then padding, so that the replicas own equal slices
 /// that are aligned themselves: replica r owns [r count / N, (r + 1) count / N).
 ///
@@ -41,6 +31,7 @@ struct Bucket {
   int number = 0;                      ///< in the model, from 1
   bool frozen = false;                 ///< of frozen parameters: values alone
   bool matrices = false;               ///< of matrices that are updated as a whole
+  bool is_last = false;                ///< of its unit
   Size count = 0;                      ///< elements, with padding
 
   Tensor<T, 1, D> values;        ///< resident: the whole bucket, or this rank's slice where values are split

@@ -251,11 +251,12 @@ constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank
 
 /// Fills the values that this rank holds in elements `range` of the bucket from `source`.
 template <class T, Device D, class Source>
-[[gnu::noinline]] constexpr void fill_bucket(Bucket<T, D>& b, const Replicas<T, D>& replicas, int tp_rank, Range range,
+[[gnu::noinline]] constexpr void fill_bucket(Bucket<T, D>& b, Replicas<T, D>& replicas, int tp_rank, Range range,
                                              const Source& source) {
   const Range held = replicas.held(b), part = common(held, range);
-  if (part.count() > 0)
-    write_values(b, part, tp_rank, source, replicas.memory(), b.values.data_from(part.begin - held.begin));
+  if (part.count() <= 0) return;
+  replicas.change_values(b);
+  write_values(b, part, tp_rank, source, replicas.memory(), replicas.held_values(b).data_from(part.begin - held.begin));
 }
 
 #if DSPP_HAS_DEFINITIONS()

@@ -27,10 +27,11 @@ struct ReplicaConfig {
   bool partitions_activations = false;
   Size prefetch_bytes = next_unit, live_bytes = 0;  ///< as in EngineConfig
 
-  /// Whether anything is in the host's memory beside D's: of a disk the windows, where D's memory is not the host's.
+  /// Whether anything is in the host's memory beside D's: of a disk the windows, where D's memory is not the host's,
+  /// and the reduced gradients of parameters that are there.
   template <Device D>
   constexpr bool uses_host() const {
-    return optimizer == Tier::host || parameters == Tier::host || activations == Tier::host ||
+    return optimizer == Tier::host || parameters != Tier::device || activations == Tier::host ||
            (optimizer == Tier::disk && !imitates_host<D>);
   }
 };

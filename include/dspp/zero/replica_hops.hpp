@@ -9,7 +9,7 @@
 
 namespace dspp {
 
-/// By way of secondary shards, or quantized, or both.
+/// By way of secondary shards, or quantized, or both, or from a disk.
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_gather_in_hops(BucketType& b, const StorageType& whole) {
   Operation gather{.bucket = &b, .kept = whole, .has_hop = true};
@@ -19,15 +19,18 @@ constexpr void Replicas<T, D>::start_gather_in_hops(BucketType& b, const Storage
     gather.pending = gather_on_node(b, b.secondary, whole);
   } else {
     auto& over = keeps_secondary_shards() ? *groups_.across_nodes : shards();
-    const Size elements = b.values.count() * over.size();
+    const Tensor<T, 1, D> values = held_values(b);
+    hop.source = values.storage();
+    if (!b.is_last) values_.read_ahead(block_of(b) + 1);
+    const Size elements = values.count() * over.size();
     if (keeps_secondary_shards())
       hop.secondary =
           StorageType(*memory_, elements * static_cast<Size>(sizeof(T)), Category::parameters, "secondary shards");
     const auto to = Tensor<T, 1, D>::view(hop.secondary ? hop.secondary : whole, 0, Shape<1>{{elements}});
     const auto purpose = PurposeAt(Purpose::parameter).of(subject(b));
     gather.pending = config_.traffic.gather_bits > 0 && over.size() > 1
-                         ? gather_quantized(over, b.values, hop, purpose)
-                         : over.start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
+                         ? gather_quantized(over, values, hop, purpose)
+                         : over.start_all_gather(buffer(static_cast<const T*>(values.data()), values.count()),
                                                  buffer(to.data(), elements), purpose);
   }
   hops_.push_back(std::move(hop));
@@ -52,7 +55,7 @@ constexpr Pending<> Replicas<T, D>::gather_quantized(CommunicatorOf<D>& over, co
 template <class T, Device D>
 constexpr Pending<> Replicas<T, D>::gather_on_node(BucketType& b, const StorageType& secondary,
                                                    const StorageType& whole) {
-  const Size slice = b.values.count(), of_node = slice * groups_.on_node->size();
+  const Size slice = slice_of(b), of_node = slice * groups_.on_node->size();
   const auto from = Tensor<T, 1, D>::view(secondary, 0, Shape<1>{{slice * groups_.across_nodes->size()}});
   const auto to = Tensor<T, 1, D>::view(whole, 0, Shape<1>{{b.count}});
   List<GatherPair> nodes;

@@ -9,6 +9,7 @@
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/quantized_parts.hpp>
 #include <dspp/zero/bucket.hpp>
+#include <dspp/zero/offload_file.hpp>
 #include <dspp/zero/overlap_clock.hpp>
 #include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/replica_config.hpp>
@@ -25,7 +26,9 @@ class Replicas {
   using StorageType = Storage<Memory<D>>;
 
   constexpr Replicas(Memory<D>& memory, CommunicatorOf<D>& group, const ReplicaConfig& config)
-      : memory_(&memory), groups_{&group}, shards_(&group), config_(config) {}
+      : memory_(&memory), groups_{&group}, shards_(&group), config_(config) {
+    open_values();
+  }
   /// `host`: if the configuration uses it; it must outlive the buckets.
   ///
   /// Throws   Error(placement) if the configuration needs nodes, and they do not divide the replicas
@@ -40,8 +43,8 @@ class Replicas {
   /// From now on; it must outlive the buckets.
   constexpr void set_host_memory(Memory<D>* host) { host_ = host; }
   constexpr Size host_bytes() const { return host_ ? host_->peak() : 0; }
-  /// For slices of values and of reduced gradients, where values are split.
-  constexpr Memory<D>& resting_memory() const { return config_.parameters == Tier::host ? *host_ : *memory_; }
+  /// For slices of reduced gradients, and of values that are not on a disk, where values are split.
+  constexpr Memory<D>& resting_memory() const { return config_.parameters == Tier::device ? *memory_ : *host_; }
   /// All replicas, and those over which what the stage shards is cut.
   constexpr CommunicatorOf<D>& group() const { return *groups_.all; }
   constexpr CommunicatorOf<D>& shards() const { return *shards_; }
@@ -63,8 +66,30 @@ class Replicas {
   }
   /// The range whose values are resident on this rank.
   constexpr Range held(const BucketType& b) const { return rule().values_are_split() ? owned(b) : Range{0, b.count}; }
-  /// The values of the owned range.
-  constexpr Tensor<T, 1, D> owned_values(const BucketType& b) const {
+  constexpr bool values_are_on_disk() const { return config_.parameters == Tier::disk; }
+  /// The file of the values, if they are on a disk.
+  constexpr OffloadFile<D>& value_file() { return values_; }
+  constexpr Size disk_bytes() const { return values_.bytes(); }
+  /// Allocates the values of a bucket, zeroed. In order of the buckets' numbers.
+  constexpr void add_values(BucketType& b) {
+    const Size count = held(b).count();
+    if (values_are_on_disk()) return values_.add(count * static_cast<Size>(sizeof(T)));
+    b.values = Tensor<T, 1, D>::zeros(Shape<1>{{count}}, resting_memory(), Category::parameters, "parameters");
+  }
+  /// The values that this rank holds of a bucket, to read. On a disk they are in memory while the tensor lives, and may
+  /// be changed after change_values(b), until those of another bucket are asked for.
+  constexpr Tensor<T, 1, D> held_values(const BucketType& b) {
+    return values_are_on_disk() ? values_.template fetch<T>(block_of(b), 0, held(b).count()) : b.values;
+  }
+  constexpr void change_values(const BucketType& b) {
+    if (values_are_on_disk()) values_.change(block_of(b));
+  }
+  constexpr void read_values_ahead(const BucketType& b) {
+    if (values_are_on_disk()) values_.read_ahead(block_of(b));
+  }
+  /// Of them, those of the owned range.
+  constexpr Tensor<T, 1, D> owned_values(const BucketType& b) {
+    if (values_are_on_disk()) return held_values(b);  // split, as all of a rank's are
     const Range own = owned(b);
     return Tensor<T, 1, D>::view(b.values.storage(), own.begin - held(b).begin, Shape<1>{{own.count()}});
   }
@@ -172,7 +197,7 @@ class Replicas {
  private:
   static constexpr int limit = 2;
   static constexpr int most_gathers_ahead = 8;  ///< a transport has room for 16 operations in flight
-  /// What an operation in two hops, or of quantized parts, has besides; kept until it completes. In a list of their
+  /// What an operation in two hops, of quantized parts or of values on a disk has besides; kept until it completes. In a list of their
   /// own, since few operations have one, and all are moved often.
   struct Hop {
     StorageType source{};            ///< that is read
@@ -191,6 +216,10 @@ class Replicas {
     bool is_ahead = false;  ///< a gather that takes no room of others
     Pending<> gathering{};  ///< the second of an all-reduce in two operations, completed after `pending`
   };
+  static constexpr std::size_t block_of(const BucketType& b) { return static_cast<std::size_t>(b.number - 1); }
+  constexpr void open_values() {
+    if (values_are_on_disk()) values_.open(imitates_host<D> ? *memory_ : *host_, config_.offload);
+  }
   constexpr bool shards_within_node() const { return config_.traffic.shards_within_node; }
   constexpr bool keeps_secondary_shards() const { return config_.traffic.secondary_shards && nodes() > 1; }
   constexpr Subject subject(const BucketType& b) const { return {b.number, micro_step_}; }
@@ -240,6 +269,7 @@ class Replicas {
   ReplicaGroups<D> groups_;
   CommunicatorOf<D>* shards_;
   ReplicaConfig config_;
+  OffloadFile<D> values_{{Category::parameters, "window of offloaded values"}};
   List<Operation> in_flight_;
   List<Hop> hops_;  ///< of those of them that have one
   ReductionCheck check_ = ReductionCheck::none;
@@ -247,6 +277,7 @@ class Replicas {
   int most_of_next_unit_ = config_.traffic.overlaps ? limit : 0;
   int buckets_ = 0, gathers_ahead_ = 0;
   Size ahead_bytes_ = 0;  ///< of values gathered and not used
+  bool gathers_in_hops_ = keeps_secondary_shards() || config_.traffic.gather_bits > 0 || values_are_on_disk();
   bool is_timed_ = false;
   OverlapClock clock_{};
   Size counted_ = 0;  ///< bytes whose time the clock has
@@ -269,6 +300,7 @@ constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const Rep
   require(fits || !config.traffic.needs_nodes(), "dspp: Shards<Within<Node>>, SecondaryShards and ReduceAs need as many ranks on each node, in a row, but they differ. Start as many.",
           ErrorCode::placement, {{"replicas", groups.all->size()}});
   // clang-format on
+  open_values();
 }
 
 template <class T, Device D>
@@ -276,7 +308,7 @@ constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b, bool wa
   if (waits) make_room();
   const Shape<1> whole{{b.count}};
   auto gathered = Tensor<T, 1, D>::uninitialized(whole, *memory_, Category::parameters, "gathered parameters");
-  if (keeps_secondary_shards() || config_.traffic.gather_bits > 0) {
+  if (gathers_in_hops_) {
     start_gather_in_hops(b, gathered.storage());
     return gathered.storage();
   }

@@ -65,6 +65,8 @@ class ShardedState {
 
   constexpr Replicas<T, D>& replicas() const { return *replicas_; }
   constexpr const StateStore<State, D>& store() const { return store_; }
+  /// The bytes of this rank's files.
+  constexpr Size disk_bytes() const { return store_.disk_bytes() + replicas_->disk_bytes(); }
   /// Moments per parameter of a bucket.
   constexpr int moments(const Bucket<T, D>& b) { return store_.moments(index_of(b)); }
   /// The state of a bucket, to read until another bucket's is asked for.
@@ -77,7 +79,7 @@ class ShardedState {
   /// The same within in_step(), to update values and state.
   constexpr BucketShard<T, D> shard_to_update(Bucket<T, D>& b) {
     if (store_.tier() != Tier::disk || !updates_) return shard(b);
-    keep_values(b);
+    replicas_->values_are_on_disk() ? replicas_->change_values(b) : keep_values(b);
     return {b, replicas_->owned(b), replicas_->owned_values(b), change(b)};
   }
 
@@ -86,10 +88,11 @@ class ShardedState {
   /// every rank throws.
   ///
   /// Cost     of state on a disk, two numbers summed over `ranks` if there are several
-  /// Memory   the same, the values of one bucket
+  /// Memory   the same, the values of one bucket if they are not on a disk, too
   template <class Check, class Update>
   constexpr void in_step(CommunicatorOf<D>& ranks, const Tensor<double, 1, D>& scalars, Check check, Update update) {
     if (store_.tier() != Tier::disk) return check(), update();
+    OffloadFile<D>& of_values = replicas_->value_file();  // empty if they are in memory
     updates_ = true;
     scalars.read(
         [&](const auto* host) { updates_ = host[StepScalars::verdict] == static_cast<double>(StepVerdict::update); });
@@ -102,26 +105,28 @@ class ShardedState {
     AtRunTime<std::exception_ptr> thrown;
     try {
       settle();
-      store_.begin_step();
+      store_.begin_step(), of_values.begin_step();
       check();
-      store_.read_ahead();
+      store_.read_in_order(), of_values.read_in_order();
       update();
       keep_no_values();
-      store_.write_all();
+      store_.write_all(), of_values.write_all();
     } catch (...) {
       thrown.get_or_make() = std::current_exception();
     }
-    require_no_failure(ranks, failures, store_.end_step(), thrown);
+    const auto of_state = store_.end_step(), of_file = of_values.end_step();
+    require_no_failure(ranks, failures, of_state ? of_state : of_file, thrown);
     undo.cancel();
     updates_ = false;
-    store_.keep();
+    store_.keep(), of_values.keep();
     before_.free();
   }
   /// Moves the state of a bucket, as StateStore does.
   constexpr void move(const Bucket<T, D>& b, Memory<D>& memory) { store_.move(index_of(b), memory); }
   /// Writes what was changed outside of steps, and releases the memory that reading took.
   constexpr void settle() {
-    if (store_.tier() == Tier::disk) store_.settle();
+    if (store_.tier() != Tier::disk) return;
+    store_.settle(), replicas_->value_file().settle();
   }
 
   /// Fills the masters, if any, in elements `range` of the bucket from `source`, as write_values does.
@@ -172,7 +177,7 @@ class ShardedState {
                     before.values ? before.values : before.bucket->reduced, 0, owned_bytes(*before.bucket));
     }
     before_.free();
-    store_.forget();
+    store_.forget(), replicas_->value_file().forget();
   }
   /// Throws on every rank if a disk `refused` something of one, or one has `thrown`: the first is its own error where
   /// there is one, since it may be why others threw.
@@ -227,12 +232,12 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
     return static_cast<OptimizerState<Compute<typename Holder::T>, typename Holder::D>*>(nullptr);
 }
 
-/// work(), which reads a holder's state: where that is on a disk, it succeeds on all ranks or fails on all.
+/// work(), which reads a holder's state or values: where they are on a disk, it succeeds on all ranks or fails on all.
 template <class Holder, class F>
 void read_state(Holder& holder, F work) {
-  if constexpr (requires { holder.state(); })
-    if (holder.state().store().tier() == Tier::disk) return all_or_none(holder.world().host(), work);
-  work();
+  bool is_on_disk = holder.replicas().values_are_on_disk();
+  if constexpr (requires { holder.state(); }) is_on_disk |= holder.state().store().tier() == Tier::disk;
+  is_on_disk ? all_or_none(holder.world().host(), work) : work();
 }
 
 /// Fills this rank's values and masters, if any, in elements `range` of a bucket from `source`. First completes

@@ -89,9 +89,11 @@ class Unit : public ParameterStorage<D> {
   constexpr void forget_copies() {
     for (BucketType& b : buckets_) b.secondary.release();
   }
-  /// Moves the resident values, of which nothing is in use. If it throws, a bucket's are in one place or the other.
+  /// Moves the resident values, of which nothing is in use, unless they are on a disk. If it throws, a bucket's are in
+  /// one place or the other.
   constexpr void move_values(Memory<D>& memory) {
     release(), forget_copies();
+    if (replicas_->values_are_on_disk()) return;
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       buckets_[i].values = moved_to(memory, buckets_[i].values, Category::parameters, "parameters");
       if (!values_are_split_) this->values[i] = buckets_[i].values.storage();
@@ -106,6 +108,7 @@ class Unit : public ParameterStorage<D> {
   constexpr void lay_out(Size alignment, Size replicas);
   constexpr void gather();
   constexpr void gather_ahead();
+  constexpr void read_ahead(Pass pass);
   /// False once the window is full.
   constexpr bool gather_ahead_in_window();
   constexpr void start_reduce(std::size_t bucket);
@@ -119,7 +122,7 @@ class Unit : public ParameterStorage<D> {
   bool values_are_split_ = false;  // before set_up() there is nothing to gather
   bool overlaps_ = true;
   bool has_window_ = false;  // units are gathered ahead by bytes
-  bool stays_ = false;
+  bool stays_ = false, reads_ahead_ = false;
   Size ahead_bytes_ = 0;  ///< of values that were gathered ahead, until they are used
   Unit *previous_ = nullptr, *next_ = nullptr;
   List<ParameterBase<D>*> parameters_;
@@ -199,14 +202,14 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   values_are_split_ = replicas.rule().values_are_split();
   overlaps_ = replicas.config().traffic.overlaps;
   has_window_ = replicas.config().prefetch_bytes != next_unit;
+  reads_ahead_ = replicas.values_are_on_disk();
   lay_out(block_alignment / static_cast<Size>(sizeof(T)), replicas.shards().size());
   this->values.resize(buckets_.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     BucketType& b = buckets_[i];
     b.number = replicas.number_of_new_bucket();
-    const Size resident = values_are_split_ ? replicas.owned(b).count() : b.count;
-    b.values =
-        Tensor<T, 1, D>::zeros(Shape<1>{{resident}}, replicas.resting_memory(), Category::parameters, "parameters");
+    b.is_last = i + 1 == buckets_.size();
+    replicas.add_values(b);
     if (!values_are_split_) this->values[i] = b.values.storage();
   }
 }
@@ -216,8 +219,19 @@ constexpr void Unit<T, D>::open(Pass pass) {
   gather();
   if (!values_are_split_ || pass == Pass::recompute) return;
   Unit* ahead = pass == Pass::forward ? next_ : previous_;
-  if (!has_window_) return ahead ? ahead->gather_ahead() : void();
-  while (ahead && ahead->gather_ahead_in_window()) ahead = pass == Pass::forward ? ahead->next_ : ahead->previous_;
+  if (has_window_)
+    while (ahead && ahead->gather_ahead_in_window()) ahead = pass == Pass::forward ? ahead->next_ : ahead->previous_;
+  else if (ahead)
+    ahead->gather_ahead();
+  if (reads_ahead_) read_ahead(pass);
+}
+
+/// Of values on a disk, the first that the pass has not gathered.
+template <class T, Device D>
+constexpr void Unit<T, D>::read_ahead(Pass pass) {
+  for (const Unit* unit = this; unit; unit = pass == Pass::forward ? unit->next_ : unit->previous_)
+    for (std::size_t i = 0; i < unit->buckets_.size(); ++i)
+      if (!unit->values[i]) return replicas_->read_values_ahead(unit->buckets_[i]);
 }
 
 template <class T, Device D>
