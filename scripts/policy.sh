@@ -6,7 +6,7 @@ members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradien
   Gradients<ByUse> Shards<Within<Node>> SecondaryShards<Node> GatherAs<Int8> GatherAs<Int4> ReduceAs<Int8> ReduceAs<Int4>
   SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
   AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Offload<Optimizer,Host> Offload<Optimizer,Disk>
-  Offload<Parameters,Host> Offload<Activations,Host> PartitionActivations
+  Offload<Parameters,Host> Offload<Parameters,Disk> Offload<Activations,Host> PartitionActivations Overlap<Off>
   Cpu Cuda'
 
 # take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".
@@ -40,23 +40,38 @@ take_policy() {
   policy="Policy<$policy>"
 }
 
-# take_offload <text>: sets offload to the policy's member for --offload what:where.
+# take_offload <text>: sets offload to the policy's members for --offload what:where,what:where.
 take_offload() {
-  case $1 in
-    optimizer:host) offload='Offload<Optimizer,Host>' ;;
-    optimizer:disk) offload='Offload<Optimizer,Disk>' ;;
-    *) refuse "--offload needs optimizer:host or optimizer:disk, but got \"$1\". Write --offload optimizer:disk." ;;
-  esac
+  offload='' rest=$1,
+  while [ -n "$rest" ]; do
+    case ${rest%%,*} in
+      optimizer:host) member='Offload<Optimizer,Host>' ;;
+      optimizer:disk) member='Offload<Optimizer,Disk>' ;;
+      parameters:host) member='Offload<Parameters,Host>' ;;
+      parameters:disk) member='Offload<Parameters,Disk>' ;;
+      activations:host) member='Offload<Activations,Host>' ;;
+      *) refuse "--offload needs optimizer:host, optimizer:disk, parameters:host, parameters:disk or activations:host, or several with commas between them, but got \"$1\". Write --offload optimizer:disk." ;;
+    esac
+    case $offload in *"${member%,*},"*) refuse "--offload needs each of optimizer, parameters and activations once, but got \"$1\". Keep one of them." ;; esac
+    offload="$offload${offload:+, }$member"
+    rest=${rest#*,}
+  done
 }
 
-# offload_by_policy <what:where>: gives that member to the policy, or to the one in examples/train_gpt.cpp.
+# offload_by_policy <what:where>: gives the members to the policy, or to the one in examples/train_gpt.cpp.
 offload_by_policy() {
   [ -n "$policy" ] || policy=$(sed -n 's/^using TrainPolicy = \(Policy<.*>\);$/\1/p' "$root/examples/train_gpt.cpp")
   case $policy in
     '') refuse "--offload $1 needs the policy that it is added to, but examples/train_gpt.cpp has none on one line. Give it by --policy." ;;
-    *Offload\<Optimizer*) refuse "--offload $1 needs a policy that does not offload the optimizer itself, but $policy does. Leave one of them out." ;;
     'Policy<>') policy="Policy<$offload>" ;;
-    *) policy="${policy%>}, $offload>" ;;
+    *)
+      for what in Optimizer Parameters Activations; do
+        case $offload+$policy in
+          *"Offload<$what,"*+*"Offload<$what,"*) refuse "--offload $1 needs a policy that does not offload the same itself, but $policy does. Leave one of them out." ;;
+        esac
+      done
+      policy="${policy%>}, $offload>"
+      ;;
   esac
 }
 

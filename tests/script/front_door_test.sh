@@ -276,14 +276,25 @@ try train --policy 'Policy<Offload< Optimizer , Disk >, Bf16>'; exits 0
 called '[-DDSPP_TRAIN_POLICY=Policy<Offload<Optimizer,Disk>, Bf16>]'
 try train --policy 'Policy<Bf16, Offload<Optimizer, Tape>>'; refuses 'knows no member "Offload<Optimizer,Tape>", but it knows "Offload<Optimizer,'
 try train --policy 'Policy<Bf16, Offload<Optimizer>>'; refuses 'knows no member "Offload<Optimizer>"'
-try train --offload optimizer:tape; refuses '--offload needs optimizer:host or optimizer:disk, but got "optimizer:tape"'
-try train --steps 3 --offload; refuses '--offload needs optimizer:host or optimizer:disk, but got ""'
-try train --offload optimizer:disk --policy 'Policy<Offload<Optimizer,Host>>'; refuses '--offload optimizer:disk needs a policy that does not offload the optimizer'
+try train --offload optimizer:disk,parameters:disk --policy 'Policy<Zero<3>, Offload<Activations, Host>>'; exits 0
+called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Offload<Activations,Host>, Offload<Optimizer,Disk>, Offload<Parameters,Disk>>]'
+try train --offload activations:host,parameters:host --policy 'Policy<>'; exits 0
+called '[-DDSPP_TRAIN_POLICY=Policy<Offload<Activations,Host>, Offload<Parameters,Host>>]'
+for text in optimizer:tape parameters '' optimizer:host, ,optimizer:host activations:disk 'optimizer:host parameters:host'; do
+  try train --offload "$text"; refuses "or several with commas between them, but got \"$text\""; never_called cmake
+done
+try train --steps 3 --offload; refuses 'or several with commas between them, but got ""'
+try train --offload optimizer:disk,optimizer:host; refuses '--offload needs each of optimizer, parameters and activations once'
+for what in 'optimizer:disk Offload<Optimizer,Host>' 'parameters:host Offload<Parameters,Disk>' 'activations:host Offload<Activations,Host>'; do
+  try train --offload "${what%% *}" --policy "Policy<Zero<3>, ${what#* }>"
+  refuses "--offload ${what%% *} needs a policy that does not offload the same"
+done
 sed 's/^using TrainPolicy = .*/using TrainPolicy = Policy<Zero<3>, Tp<2>>;/' "$source/examples/train_gpt.cpp" >"$root/examples/train_gpt.cpp"
 try train --offload optimizer:disk; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Tp<2>, Offload<Optimizer,Disk>>]'
 : >"$root/examples/train_gpt.cpp"
 try train --offload optimizer:disk; refuses '--offload optimizer:disk needs the policy that it is added to'
-try train --offload optimizer:disk --device cuda; refuses '--offload optimizer:disk needs the processor'
+cp "$source/examples/train_gpt.cpp" "$root/examples/train_gpt.cpp"
+try train --offload optimizer:disk --device cuda; refuses '--device cuda needs an NVIDIA GPU'
 
 on_a_machine '--device cuda builds for a GPU, and is refused in a sentence where there is none'
 try train --device cuda; refuses '--device cuda needs an NVIDIA GPU and its driver, but nvidia-smi lists none'
@@ -297,6 +308,8 @@ try train --device cpu --steps 3; exits 0; called '[-DDSPP_TRAIN_POLICY=]'; call
 give nvidia-smi; echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)' >"$machine/version/nvidia-smi"
 [ -x /usr/local/cuda/bin/nvcc ] || { try train --device cuda; refuses '--device cuda needs nvcc'; never_called cmake; }
 give nvcc
+try train --device cuda --offload optimizer:host; exits 0
+called '[-DDSPP_TRAIN_POLICY=Policy<Zero<2>, Bf16, Cuda, Offload<Optimizer,Host>>]'
 try train --device cuda --steps 3; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<2>, Bf16, Cuda>]'
 called '[-DDSPP_CUDA=ON]'; called 'train_gpt [--steps] [3]'
 try train --policy 'Policy<Zero<3>>' --device=cuda; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Cuda>]'

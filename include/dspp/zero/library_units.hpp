@@ -17,7 +17,7 @@
   TEMPLATE class ShardedState<T, Cpu>;                                                                             \
   TEMPLATE void sum_replicated_gradients(const List<Unit<T, Cpu>*>&, Replicas<T, Cpu>&, CommunicatorOf<Cpu>&);     \
   TEMPLATE Scalar<double, Cpu> gradient_norm(const List<Unit<T, Cpu>*>&, Replicas<T, Cpu>&, CommunicatorOf<Cpu>&); \
-  TEMPLATE void fill_bucket(Bucket<T, Cpu>&, const Replicas<T, Cpu>&, int, Range, const InitialSource&);           \
+  TEMPLATE void fill_bucket(Bucket<T, Cpu>&, Replicas<T, Cpu>&, int, Range, const InitialSource&);                 \
   TEMPLATE void ShardedState<T, Cpu>::fill_master(const Bucket<T, Cpu>&, int, Range, const InitialSource&);
 
 #if !DSPP_HAS_DEFINITIONS()
