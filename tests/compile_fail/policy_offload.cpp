@@ -8,10 +8,10 @@
 // expected-error {{splits the sequence over it by SequenceParallel. Drop one of them.}}
 // expected-error {{dspp: Offload<what, where> takes Optimizer and Parameters in Host or Disk, and Activations in}}
 // expected-error {{Host, but got another. Name one of them.}}
-// expected-error {{dspp: Offload<Parameters, where> needs parameters that are gathered to be used, but the policy has}}
-// expected-error {{no Zero<3>. Add it, or drop this Offload.}}
-// expected-error {{dspp: Offload<Parameters, Disk> needs Offload<Optimizer, Disk>, since a step that a disk refuses is}}
-// expected-error {{undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.}}
+// expected-error {{dspp: Offload<Parameters, where> needs parameters that are gathered to be used, but the policy}}
+// expected-error {{has no Zero<3>. Add it, or drop this Offload.}}
+// expected-error {{dspp: Offload<Parameters, Disk> needs Offload<Optimizer, Disk>, since a step that a disk refuses}}
+// expected-error {{is undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.}}
 // expected-error {{dspp: Offload<...> needs Cpu or Cuda, whose operations take what is in the host's memory, but}}
 // expected-error {{the policy has another device. Drop one of them.}}
 #include <dspp/placement/policy.hpp>

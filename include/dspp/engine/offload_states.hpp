@@ -20,7 +20,8 @@ template <class Engine>
 void move_states(Engine& engine, const MovedStates& which, Memory<typename Engine::D>& of_values,
                  Memory<typename Engine::D>& of_state, const char* who) {
   // clang-format off
-  require(engine.at_step_boundary(), "dspp: offload_states and reload_states need a step that has ended, since micro-steps have gradients beside the values, but some are pending. End the step first.", ErrorCode::usage);
+  require(engine.at_step_boundary(), "dspp: offload_states and reload_states need a step that has ended, but micro-steps of one are pending, with their gradients. End the step first.",
+          ErrorCode::usage);
   // clang-format on
   with_sentence(who, [&] {
     engine.settle();

@@ -28,7 +28,7 @@ namespace detail {
 [[noreturn]] void refuse_hidden_members();
 [[noreturn]] void refuse_other_extents(Size micro_batch);
 
-/// Throws   Error(usage) for EngineConfig::graphs on a device that has none, on several ranks, or where a step allocates
+/// Throws   Error(usage) for EngineConfig::graphs on a device that has none, on several ranks, or where a step takes
 ///          memory of the host or waits for a disk
 template <class D>
 constexpr void check_graphs(const EngineConfig& config, const ReplicaConfig& zero, [[maybe_unused]] int ranks) {
@@ -37,8 +37,10 @@ constexpr void check_graphs(const EngineConfig& config, const ReplicaConfig& zer
     require(false, "dspp: EngineConfig::graphs needs a device that repeats launches, such as Cuda, but this one does not. Leave graphs out.", ErrorCode::usage);
   require(!config.graphs || ranks == 1, "dspp: EngineConfig::graphs needs a world of one rank, but this one has more: their collectives are not captured. Leave graphs out.", ErrorCode::usage,
           {{"ranks", ranks}});
-  const bool stays = zero.optimizer != Tier::disk && zero.parameters == Tier::device && zero.activations == Tier::device;
-  require(!config.graphs || stays, "dspp: EngineConfig::graphs needs a step that takes no memory of the host and no file, but the policy has Offload<Optimizer, Disk>, or offloads parameters or activations. Leave graphs out, or that member.", ErrorCode::usage);
+  constexpr Tier device = Tier::device;
+  const bool stays = zero.optimizer != Tier::disk && zero.parameters == device && zero.activations == device;
+  require(!config.graphs || stays, "dspp: EngineConfig::graphs needs steps that take no memory of the host, but the policy offloads to a disk, or parameters or activations. Leave one out.",
+          ErrorCode::usage);
   // clang-format on
 }
 

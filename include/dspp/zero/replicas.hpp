@@ -197,8 +197,8 @@ class Replicas {
  private:
   static constexpr int limit = 2;
   static constexpr int most_gathers_ahead = 8;  ///< a transport has room for 16 operations in flight
-  /// What an operation in two hops, of quantized parts or of values on a disk has besides; kept until it completes. In a list of their
-  /// own, since few operations have one, and all are moved often.
+  /// What an operation in two hops, of quantized parts or of values on a disk has besides; kept until it completes. In
+  /// a list of their own, since few operations have one, and all are moved often.
   struct Hop {
     StorageType source{};            ///< that is read
     StorageType secondary{};         ///< gathered across nodes first, from which the node gathers `kept`
