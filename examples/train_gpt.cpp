@@ -53,6 +53,16 @@ static std::string sample_text(auto& engine, const Job& job, const Source& sourc
   return as_ascii(source.decode(text));
 }
 
+static OffloadConfig offload_of(const Job& job) {
+  constexpr bool to_host = TrainPolicy::optimizer_tier == Tier::host || TrainPolicy::parameter_tier == Tier::host;
+  const auto part = [&](Tier tier) {  // where nothing is moved to the host, the engine says so
+    return OffloadPart{.share = !to_host || tier == Tier::host ? job.offload_share : 1};
+  };
+  return {.folder = job.offload_folder,
+          .optimizer = part(TrainPolicy::optimizer_tier),
+          .parameters = part(TrainPolicy::parameter_tier)};
+}
+
 static PlanOptions plan_options(const Job& job) {
   const Launch launch = this_launch();
   return {.data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp),
@@ -60,6 +70,7 @@ static PlanOptions plan_options(const Job& job) {
               launch.size > 1 ? std::min(launch.local_size, launch.size) : static_cast<int>(job.ranks_per_node),
           .prefetch_bytes = job.prefetch_bytes,
           .live_bytes = job.live_bytes,
+          .offload = offload_of(job),
           .sum_order = job.sum_order};
 }
 
@@ -72,7 +83,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                 EngineConfig{.clip_norm = 1,
                              .prefetch_bytes = job.prefetch_bytes,
                              .live_bytes = job.live_bytes,
-                             .offload = {.folder = job.offload_folder}}};
+                             .offload = offload_of(job)}};
   const Start start = begin(engine, job, *source);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;

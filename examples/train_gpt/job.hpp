@@ -43,6 +43,7 @@ struct Job {
   Size ranks_per_node = 0;  ///< of ranks as threads; 0: all
   std::string device = "cpu";
   std::string offload_folder = ".";
+  double offload_share = 1;
   Size pool_limit = 0;  ///< bytes of a rank's pool; 0: none
   Size prefetch_bytes = dspp::next_unit, live_bytes = 0;
   Size seed = 1;
@@ -100,6 +101,7 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   options.add("--device", job.device, TextKind::any, "cpu, or cuda: what the program was built for");
   options.add("--offload-folder", job.offload_folder, TextKind::path,
               "where --offload optimizer:disk keeps files, without names, while it trains", "the current one");
+  options.add("--offload-share", job.offload_share, RealRange{0, 1}, "of what --offload moves to the host's memory");
   std::string pool_limit, prefetch, live;
   options.add("--pool-limit", pool_limit, TextKind::any, "of each rank's pool of memory, such as 64MiB or 2GiB",
               "the machine's memory");

@@ -30,6 +30,8 @@ TEST_CASE("moved states give the bits of states that stay, under every stage, in
   check_moved_states<Policy<F32>, Policy<F32, Zero<3>, Offload<Parameters, Host>>>({.ranks = 2}, in_turn);
   check_moved_states<Policy<F32>, Policy<F32, Zero<1>, Offload<Optimizer, Host>>>({.ranks = 2}, in_turn);
   check_moved_states<Policy<Bf16>, Policy<Bf16, Zero<2>, Offload<Optimizer, Disk>>>({.ranks = 2}, in_turn);
+  check_moved_states<Policy<Bf16>, Policy<Bf16, Zero<3>, Offload<Parameters, Host>, Offload<Optimizer, Host>>>(
+      {.ranks = 2, .offload = {.optimizer = {.share = 0.5}, .parameters = {.share = 0.4}}}, in_turn);
   using OnDisk = Policy<Bf16, Zero<3>, Offload<Optimizer, Disk>, Offload<Parameters, Disk>>;
   check_moved_states<Policy<Bf16>, OnDisk>({.ranks = 2}, in_turn);
   check_moved_states<Policy<F64, Tp<2>>, Policy<F64, Tp<2>, Zero<3>>>({.ranks = 4}, in_turn);

@@ -137,6 +137,67 @@ TEST_CASE(
   check_parameters<AdamW, F64, ReduceAs<Int4>>({.ranks = 3, .accumulate = 2, .steps = 2});
 }
 
+TEST_CASE("a share of state and values, or so many bytes, moves to the host's memory, in the same bits") {
+  using P = Policy<Bf16, Zero<3>, Offload<Optimizer, Host>, Offload<Parameters, Host>>;
+  const auto train = [&]<class Q>(Q, const Cell& cell) {
+    Trained trained = laws::detail::train_as<Q, Gpt<Policy<Bf16>>, AdamW>(cell);
+    check_run(trained);
+    for (int r = 0; r < cell.ranks; ++r)
+      check_plan(plan_of<Gpt<Q>, AdamW>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
+    return trained;
+  };
+  const Cell cell{.ranks = 2, .accumulate = 2, .steps = 3};
+  const Trained resident = train(Policy<Bf16, Zero<3>>{}, cell), whole = train(P{}, cell);
+  check_same_bits(whole, resident);
+  const RankRecord& here = resident.ranks[0];
+  const Size state = here.state[Category::optimizer], values = here.state[Category::parameters];
+  const auto moved = [&](const OffloadPart& optimizer, const OffloadPart& parameters) {
+    Cell divided = cell;
+    divided.offload.optimizer = optimizer, divided.offload.parameters = parameters;
+    const Trained trained = train(P{}, divided);
+    check_same_bits(trained, resident);
+    const RankRecord& there = trained.ranks[0];
+    CHECK(there.resident + (state - there.state[Category::optimizer]) + (values - there.state[Category::parameters]) ==
+          here.resident);
+    return std::pair{state - there.state[Category::optimizer], values - there.state[Category::parameters]};
+  };
+  const auto is_about = [](Size part, double share, Size all) {
+    return static_cast<double>(part) <= share * static_cast<double>(all) &&
+           static_cast<double>(part) > (share - 0.2) * static_cast<double>(all);
+  };
+  for (const double share : {0.3, 0.7}) {
+    CAPTURE(share);
+    const auto [of_state, of_values] = moved({.share = share}, {.share = 1 - share});
+    CHECK(is_about(of_state, share, state));
+    CHECK(is_about(of_values, 1 - share, values));
+  }
+  CHECK(moved({.share = 0}, {.share = 0}) == std::pair{Size{0}, Size{0}});
+  CHECK(moved({.share = 1}, {.most_bytes = 0}) == std::pair{state, Size{0}});
+  const auto [of_state, of_values] = moved({.most_bytes = state / 3}, {.share = 0.5, .most_bytes = values / 4});
+  CHECK(is_about(of_state, 1. / 3, state));
+  CHECK(is_about(of_values, 0.25, values));
+}
+
+TEST_CASE("a part that cannot be, or of what is not offloaded to the host's memory, is refused") {
+  const auto construct = []<class P>(P, const OffloadConfig& offload) {
+    return sentence_of([&] {
+      run_ranks_of<P>({.ranks = 1}, [&](World<P>& world) {
+        Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, {.offload = offload});
+      });
+    });
+  };
+  using Moves = Policy<F32, Zero<3>, Offload<Optimizer, Host>>;
+  CHECK(construct(Moves{}, {.optimizer = {.share = 0.5}}) == "no error");
+  for (const OffloadPart& part : {OffloadPart{.share = -0.1}, OffloadPart{.share = 1.1}, OffloadPart{.share = NAN},
+                                  OffloadPart{.most_bytes = -2}})
+    CHECK(construct(Moves{}, {.optimizer = part}).find("a share from 0 to 1 and most_bytes") != std::string::npos);
+  const char* const other = "needs Offload<what, Host> for a share or most_bytes";
+  CHECK(construct(Moves{}, {.parameters = {.share = 0.5}}).find(other) != std::string::npos);
+  CHECK(construct(Policy<F32>{}, {.optimizer = {.most_bytes = 10}}).find(other) != std::string::npos);
+  const OffloadConfig on_disk{.folder = "/tmp", .optimizer = {.share = 0.5}};
+  CHECK(construct(Policy<F32, Offload<Optimizer, Disk>>{}, on_disk).find(other) != std::string::npos);
+}
+
 TEST_CASE("values on a disk, too, give the bits of the device's, with every optimizer and beside other members") {
   check_parameters_on_disk<AdamW, F64>({.ranks = 1, .steps = 3});
   check_parameters_on_disk<AdamW, Bf16>({.ranks = 2, .accumulate = 3, .steps = 3});

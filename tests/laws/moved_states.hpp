@@ -27,6 +27,8 @@ void check_moved_states(const Cell& cell, const std::vector<Moves>& moves) {
     std::vector<std::uint64_t> prints;  // of each rank's values and state
     ParameterValues parameters;
   };
+  OffloadConfig offload = cell.offload;
+  offload.folder = path;
   const auto train = [&](bool moves_them) {
     Run run{{}, std::vector<std::uint64_t>(static_cast<std::size_t>(cell.ranks)), {}};
     run_ranks_of<P>({.ranks = cell.ranks, .threads_per_rank = 1, .seed = 3, .timeout_seconds = 60},
@@ -35,7 +37,7 @@ void check_moved_states(const Cell& cell, const std::vector<Moves>& moves) {
                           .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                           .live_bytes = cell.live_bytes,
                           .check_ranks = 2,
-                          .offload = {path}};
+                          .offload = offload};
                       Engine<Gpt<P>, O> engine(world, Gpt<P>(small_gpt(0.1)), O{.lr = 1e-2}, BatchSizes{}, config,
                                                dspp::detail::replica_config<Q>({}, config));
                       Pool& pool = world.memory();

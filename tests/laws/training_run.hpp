@@ -433,6 +433,7 @@ Plan plan_of(const Cell& cell, int r) {
        .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
        .prefetch_bytes = cell.prefetch_bytes,
        .live_bytes = cell.live_bytes,
+       .offload = cell.offload,
        .sum_order = cell.sum_order,
        .groups = cell.groups,
        .average = detail::OptimizerOf<Optimizer>::averages,

@@ -17,8 +17,7 @@ struct MovedStates {
 
 namespace detail {
 template <class Engine>
-void move_states(Engine& engine, const MovedStates& which, Memory<typename Engine::D>& of_values,
-                 Memory<typename Engine::D>& of_state, const char* who) {
+void move_states(Engine& engine, const MovedStates& which, Memory<typename Engine::D>* to, const char* who) {
   // clang-format off
   require(engine.at_step_boundary(), "dspp: offload_states and reload_states need a step that has ended, but micro-steps of one are pending, with their gradients. End the step first.",
           ErrorCode::usage);
@@ -26,9 +25,9 @@ void move_states(Engine& engine, const MovedStates& which, Memory<typename Engin
   with_sentence(who, [&] {
     engine.settle();
     for (auto* unit : engine.units()) {
-      if (which.parameters) unit->move_values(of_values);
+      if (which.parameters) unit->move_values(to);
       if (!which.optimizer) continue;
-      for (auto& bucket : unit->trained_buckets()) engine.state().move(bucket, of_state);
+      for (auto& bucket : unit->trained_buckets()) engine.state().move(bucket, to);
     }
   });
   if constexpr (requires { engine.world().memory().trim(); }) engine.world().memory().trim();
@@ -44,17 +43,15 @@ void move_states(Engine& engine, const MovedStates& which, Memory<typename Engin
 /// Throws   Error(usage) between the micro-steps of a step, Error(out_of_memory) if there is no room: what was moved
 ///          until then stays moved, and the call may be repeated
 template <class Engine>
-  requires has_host_memory<typename Engine::D>
+requires has_host_memory<typename Engine::D>
 void offload_states(Engine& engine, const MovedStates& which = {}) {
-  auto& host = engine.weights().host_memory();
-  detail::move_states(engine, which, host, host, "offload_states");
+  detail::move_states(engine, which, &engine.weights().host_memory(), "offload_states");
 }
 
 /// Moves them back to where the policy keeps them, the same.
 template <class Engine>
 void reload_states(Engine& engine, const MovedStates& which = {}) {
-  detail::move_states(engine, which, engine.replicas().resting_memory(), engine.state().store().memory(),
-                      "reload_states");
+  detail::move_states<Engine>(engine, which, nullptr, "reload_states");
 }
 
 }  // namespace dspp

@@ -65,6 +65,7 @@ class Weights {
                                  .partitioned = zero.partitions_activations}},
         tape_(context_) {
     if (!__builtin_is_constant_evaluated()) check_arithmetic();
+    check_replica_config(zero);
     inventory_.set_choices(choices);
     detail::with_sentence("Weights", [&] { walk(model_, inventory_); });
   }

@@ -55,10 +55,41 @@ struct Offload {};
 /// Source   Rajbhandari et al. 2020, arXiv:1910.02054, section 6.1 (Pa)
 struct PartitionActivations {};
 
-/// Where an engine keeps what its policy offloads to Disk.
+/// How much of what a policy offloads to Host rests there, in whole buckets: the rest stays in the device's memory.
+///
+/// Source   ZeRO-Offload++'s Twin-Flow: the ratio of offload_optimizer in DeepSpeed
+struct OffloadPart {
+  double share = 1;             ///< of the bytes, from 0 to 1
+  Size most_bytes = unlimited;  ///< of the host's memory
+  static constexpr Size unlimited = -1;
+  constexpr bool is_all() const { return share == 1 && most_bytes == unlimited; }
+};
+
+/// Where an engine keeps what its policy offloads, and how much of it.
 struct OffloadConfig {
-  std::string_view folder{};        ///< of a rank's file, which has no name and ends with the engine
+  std::string_view folder{};        ///< of a rank's files, which have no name and end with the engine: for Disk
   io::BlockCalls* calls = nullptr;  ///< null: the system's; kept by the caller
+  OffloadPart optimizer{};          ///< of Offload<Optimizer, Host>
+  OffloadPart parameters{};  ///< of Offload<Parameters, Host>: of the values; a bucket's gradient rests with them
+};
+
+/// Divides buckets, one after the other, so that at no point more is moved than the part that was asked for.
+class OffloadDivision {
+ public:
+  constexpr explicit OffloadDivision(const OffloadPart& part) : part_(part) {}
+  /// Whether the next bucket's bytes are moved.
+  constexpr bool moves(Size bytes) {
+    all_ += bytes;
+    const Size moved = moved_ + bytes;
+    if (static_cast<double>(moved) > part_.share * static_cast<double>(all_)) return false;
+    if (part_.most_bytes != OffloadPart::unlimited && moved > part_.most_bytes) return false;
+    moved_ = moved;
+    return true;
+  }
+
+ private:
+  OffloadPart part_;
+  Size all_ = 0, moved_ = 0;
 };
 
 }  // namespace dspp

@@ -21,6 +21,7 @@ struct PlanOptions {
   Size bucket_bytes = 32_MiB;
   Size prefetch_bytes = next_unit;      ///< as in EngineConfig
   Size live_bytes = 0;                  ///< as in EngineConfig
+  OffloadConfig offload{};              ///< as in EngineConfig: its parts
   Size check_ranks = 100;               ///< as in EngineConfig
   bool target_weights = false;          ///< true if every batch has them
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
@@ -299,7 +300,8 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
                                      .prefetch_bytes = options.prefetch_bytes,
                                      .live_bytes = options.live_bytes,
                                      .groups = options.groups,
-                                     .check_ranks = options.check_ranks};
+                                     .check_ranks = options.check_ranks,
+                                     .offload = options.offload};
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config, zero);
     if (options.average) {
       const WeightAverage average(engine, 0);
@@ -318,8 +320,10 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
 
 template <class Model, class Optimizer, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
-  const EngineConfig engine{
-      .bucket_bytes = options.bucket_bytes, .prefetch_bytes = options.prefetch_bytes, .live_bytes = options.live_bytes};
+  const EngineConfig engine{.bucket_bytes = options.bucket_bytes,
+                            .prefetch_bytes = options.prefetch_bytes,
+                            .live_bytes = options.live_bytes,
+                            .offload = options.offload};
   return detail::plan_with<Model>(config, sizes, options, optimizer,
                                   detail::replica_config<typename Model::policy>(sizes, engine));
 }

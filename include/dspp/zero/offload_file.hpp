@@ -204,8 +204,8 @@ class OffloadFile {
     if (std::byte* const data = window.storage.data()) {
       file().extend(place.offset + 2 * io::BlockFile::bytes_of(place.bytes));
       wait_for_operations<D>(*memory_);
-      window.transfer = file().start_write(place.slot_offset(true), label(window.block, version), data + window.begin,
-                                           place.bytes);
+      window.transfer =
+          file().start_write(place.slot_offset(true), label(window.block, version), data + window.begin, place.bytes);
     }
     window.is_writing = true, window.since = ++writes_;
     place.next_version = version, place.is_written = true;

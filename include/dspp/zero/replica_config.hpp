@@ -36,6 +36,17 @@ struct ReplicaConfig {
   }
 };
 
+/// Throws   Error(usage) for a part of what the policy does not offload to the host's memory
+constexpr void check_replica_config(const ReplicaConfig& config) {
+  const auto fits = [](const OffloadPart& part, Tier tier) { return part.is_all() || tier == Tier::host; };
+  const OffloadConfig& parts = config.offload;
+  // clang-format off
+  const bool fit = fits(parts.optimizer, config.optimizer) && fits(parts.parameters, config.parameters);
+  require(fit, "dspp: EngineConfig::offload needs Offload<what, Host> for a share or most_bytes of what, but the policy has another. Add it, or leave them out.",
+          ErrorCode::usage);
+  // clang-format on
+}
+
 /// The host's memory beside the device's, for what rests there. Outlives what is in it.
 template <Device D>
 class HostMemory {

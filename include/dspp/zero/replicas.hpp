@@ -43,8 +43,6 @@ class Replicas {
   /// From now on; it must outlive the buckets.
   constexpr void set_host_memory(Memory<D>* host) { host_ = host; }
   constexpr Size host_bytes() const { return host_ ? host_->peak() : 0; }
-  /// For slices of reduced gradients, and of values that are not on a disk, where values are split.
-  constexpr Memory<D>& resting_memory() const { return config_.parameters == Tier::device ? *memory_ : *host_; }
   /// All replicas, and those over which what the stage shards is cut.
   constexpr CommunicatorOf<D>& group() const { return *groups_.all; }
   constexpr CommunicatorOf<D>& shards() const { return *shards_; }
@@ -72,9 +70,12 @@ class Replicas {
   constexpr Size disk_bytes() const { return values_.bytes(); }
   /// Allocates the values of a bucket, zeroed. In order of the buckets' numbers.
   constexpr void add_values(BucketType& b) {
-    const Size count = held(b).count();
-    if (values_are_on_disk()) return values_.add(count * static_cast<Size>(sizeof(T)));
-    b.values = Tensor<T, 1, D>::zeros(Shape<1>{{count}}, resting_memory(), Category::parameters, "parameters");
+    const Size count = held(b).count(), bytes = count * static_cast<Size>(sizeof(T));
+    const bool is_moved =
+        config_.parameters == Tier::disk || (config_.parameters == Tier::host && divided_.moves(bytes));
+    b.resting = is_moved ? host_ : memory_;
+    if (values_are_on_disk()) return values_.add(bytes);
+    b.values = Tensor<T, 1, D>::zeros(Shape<1>{{count}}, *b.resting, Category::parameters, "parameters");
   }
   /// The values that this rank holds of a bucket, to read. On a disk they are in memory while the tensor lives, and may
   /// be changed after change_values(b), until those of another bucket are asked for.
@@ -270,6 +271,7 @@ class Replicas {
   CommunicatorOf<D>* shards_;
   ReplicaConfig config_;
   OffloadFile<D> values_{{Category::parameters, "window of offloaded values"}};
+  OffloadDivision divided_{config_.offload.parameters};
   List<Operation> in_flight_;
   List<Hop> hops_;  ///< of those of them that have one
   ReductionCheck check_ = ReductionCheck::none;
@@ -356,7 +358,7 @@ template <class T, Device D>
 constexpr const Storage<Memory<D>>& Replicas<T, D>::slice_for_sum(BucketType& b, StorageType& summand) {
   const bool first = !b.reduced;
   StorageType& sum = first ? b.reduced : summand;
-  sum = StorageType(first ? resting_memory() : *memory_, slice_bytes(b),
+  sum = StorageType(first ? *b.resting : *memory_, slice_bytes(b),
                     first ? Category::gradients : Category::communication, "reduced gradients");
   return sum;
 }

@@ -121,8 +121,10 @@ class ShardedState {
     store_.keep(), of_values.keep();
     before_.free();
   }
-  /// Moves the state of a bucket, as StateStore does.
-  constexpr void move(const Bucket<T, D>& b, Memory<D>& memory) { store_.move(index_of(b), memory); }
+  /// Moves the state of a bucket to `memory`, or if that is null to where it rests, as StateStore does.
+  constexpr void move(const Bucket<T, D>& b, Memory<D>* memory) {
+    store_.move(index_of(b), memory ? *memory : store_.resting(index_of(b)));
+  }
   /// Writes what was changed outside of steps, and releases the memory that reading took.
   constexpr void settle() {
     if (store_.tier() != Tier::disk) return;

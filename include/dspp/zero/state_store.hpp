@@ -36,10 +36,12 @@ class StateStore {
  public:
   /// `host`: the host's memory, for Tier::host, and of a device beside the host for Tier::disk.
   constexpr StateStore(Memory<D>& memory, Memory<D>* host, Tier tier, const OffloadConfig& config)
-      : memory_(is_in_host(tier) ? host : &memory),
+      : memory_(&memory),
+        host_(host),
         tier_(tier),
+        divided_(config.optimizer),
         file_({Category::optimizer, "window of offloaded state"}) {
-    if (tier == Tier::disk) file_.open(*memory_, config);
+    if (tier == Tier::disk) file_.open(imitates_host<D> ? memory : *host, config);
   }
 
   constexpr Tier tier() const { return tier_; }
@@ -56,8 +58,11 @@ class StateStore {
       return file_.add(contents_.back().bytes());
     }
     OptimizerState<State, D>& own = buckets_.back();
+    const Size bytes = elements * static_cast<Size>(sizeof(State)) * (moments + (with_master ? 1 : 0));
+    Memory<D>& memory = tier_ == Tier::host && divided_.moves(bytes) ? *host_ : *memory_;
+    if (tier_ == Tier::host) resting_.push_back(&memory);
     const auto zeros = [&](const char* label) {
-      return Tensor<State, 1, D>::zeros(Shape<1>{{elements}}, *memory_, Category::optimizer, label);
+      return Tensor<State, 1, D>::zeros(Shape<1>{{elements}}, memory, Category::optimizer, label);
     };
     if (with_master) own.master = zeros("masters");
     for (int i = 0; i < moments; ++i) own.moments[i] = zeros("moments");
@@ -65,6 +70,7 @@ class StateStore {
   /// No state, for a bucket of frozen parameters.
   constexpr void add_none() {
     buckets_.push_back({});
+    if (tier_ == Tier::host) resting_.push_back(memory_);
     if (tier_ != Tier::disk) return;
     contents_.push_back({});
     file_.add(0);
@@ -117,8 +123,8 @@ class StateStore {
                                    {move(own.moments.first, "moments"), move(own.moments.second, "moments")}};
     own = std::move(moved);
   }
-  /// Where state rests that was not moved; on a disk, its windows.
-  constexpr Memory<D>& memory() const { return *memory_; }
+  /// Where a bucket's state rests that was not moved, unless it is on a disk.
+  constexpr Memory<D>& resting(std::size_t bucket) const { return tier_ == Tier::host ? *resting_[bucket] : *memory_; }
 
  private:
   struct Contents {
@@ -128,12 +134,12 @@ class StateStore {
     constexpr Size stride() const { return round_up(elements * static_cast<Size>(sizeof(State)), block_alignment); }
     constexpr Size bytes() const { return stride() * (moments + (with_master ? 1 : 0)); }
   };
-  static constexpr bool is_in_host(Tier tier) {
-    return tier == Tier::host || (tier == Tier::disk && !imitates_host<D>);
-  }
 
-  Memory<D>* memory_;  ///< of states, or of windows
+  Memory<D>* memory_;
+  Memory<D>* host_;
   Tier tier_;
+  OffloadDivision divided_;
+  List<Memory<D>*> resting_;                ///< of each bucket, where some are in the host's
   List<OptimizerState<State, D>> buckets_;  ///< in memory
   List<Contents> contents_;                 ///< on disk
   OffloadFile<D> file_;

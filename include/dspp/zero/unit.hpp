@@ -89,13 +89,14 @@ class Unit : public ParameterStorage<D> {
   constexpr void forget_copies() {
     for (BucketType& b : buckets_) b.secondary.release();
   }
-  /// Moves the resident values, of which nothing is in use, unless they are on a disk. If it throws, a bucket's are in
-  /// one place or the other.
-  constexpr void move_values(Memory<D>& memory) {
+  /// Moves the resident values, of which nothing is in use, to `memory`, or if that is null to where they rest, unless
+  /// they are on a disk. If it throws, a bucket's are in one place or the other.
+  constexpr void move_values(Memory<D>* memory) {
     release(), forget_copies();
     if (replicas_->values_are_on_disk()) return;
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
-      buckets_[i].values = moved_to(memory, buckets_[i].values, Category::parameters, "parameters");
+      buckets_[i].values =
+          moved_to(memory ? *memory : *buckets_[i].resting, buckets_[i].values, Category::parameters, "parameters");
       if (!values_are_split_) this->values[i] = buckets_[i].values.storage();
     }
   }
