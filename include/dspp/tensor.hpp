@@ -3,11 +3,13 @@
 #pragma once
 
 #include <dspp/tensor/block.hpp>
+#include <dspp/tensor/block_layout.hpp>
 #include <dspp/tensor/block_trace.hpp>
 #include <dspp/tensor/category.hpp>
 #include <dspp/tensor/device.hpp>
 #include <dspp/tensor/ledger.hpp>
 #include <dspp/tensor/pool.hpp>
+#include <dspp/tensor/pool_steps.hpp>
 #include <dspp/tensor/pool_trace.hpp>
 #include <dspp/tensor/shape.hpp>
 #include <dspp/tensor/tensor.hpp>

@@ -319,7 +319,7 @@ constexpr void Engine<Model, Optimizer>::abandon(MicroStep<D, B>& micro) {
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::drop_step() {
   abandon(own_);
-  replicas().abandon();
+  replicas().drop_step();
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
   micro_steps_ = forwards_ = 0;
   ++begun_;
@@ -483,8 +483,7 @@ constexpr void Engine<Model, Optimizer>::end_step(const Tensor<double, 1, D>& sc
   else
     ++steps_, ++moment_steps_;
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
-  check_.end_step();
-  replicas().check_reductions(check_.of_reductions());
+  check_.end_step(), replicas().end_step(check_.of_reductions());
 }
 
 template <class Model, class Optimizer>

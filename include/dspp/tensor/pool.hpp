@@ -16,6 +16,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/profiler.hpp>
 #include <dspp/tensor/block.hpp>
+#include <dspp/tensor/block_layout.hpp>
 #include <dspp/tensor/block_trace.hpp>
 
 namespace dspp {
@@ -40,6 +41,10 @@ class MemorySource {
 };
 
 /// Allocates 64-byte aligned blocks and keeps freed ones for the next request of the same size.
+///
+/// Between begin_step() and end_step() requests come as they did in the step before: from the second step on, blocks lie
+/// in one region, by the times at which they were used, so that a step takes little more than its peak (pool_steps.hpp).
+/// What comes otherwise is served as any other request, of which the following holds.
 ///
 /// If no kept block has that size, the request takes new memory while reserved_at_most() allows it. Beyond that it
 /// takes a kept block that is up to a quarter larger, or returns the least recently freed blocks to the system: a loop
@@ -89,8 +94,17 @@ class Pool {
   /// True if blocks are filled with NaN, of every type of float, when allocated and when freed: reading uninitialised
   /// or freed memory then gives NaN instead of plausible numbers.
   void poison(bool on) { poisons_ = on; }
-  /// Returns the kept blocks to the system.
+  /// Returns the kept blocks to the system, and the region of steps if nothing in it is in use.
   void trim() noexcept;
+
+  /// A step begins, if none is under way, and ends, or is given up. Nothing if launches are traced.
+  void begin_step();
+  void end_step();
+  void abandon_step() noexcept;
+  /// Whether steps get a region; by default but under the address sanitizer, which guards single blocks.
+  void lay_out_steps(bool on);
+  /// The bytes of the region; 0: there is none.
+  Size region() const { return steps_ ? steps_->bytes : 0; }
 
   /// Begins a trace, which notes what is given out between trace(true) and trace(false). There, blocks come in an order
   /// that depends on which are kept alone.
@@ -142,10 +156,47 @@ class Pool {
     Block* below = nullptr;
     std::uint64_t use = 0, trace = 0;  // the numbers of its last use, and of the last trace that has it; 0: none has
     bool is_others = false;            // traces leave it out
+    std::uint64_t step = 0;            // in which it was requested, and the number of that request
+    std::size_t request = 0;
+    Size offset = -1;        // in the region; -1: elsewhere
+    std::int32_t slot = -1;  // whose it is, there; -1: a guest
 
-    Size capacity() const { return size_class->first; }
+    Size capacity() const { return offset < 0 ? size_class->first : bytes; }
   };
 
+  /// The requests of a step, and where those of the next lie.
+  struct Steps {
+    static constexpr Size most_unlike = 16;  // requests of a step that may come besides
+    static constexpr std::size_t most_uses = 8192, most_conflicts = std::size_t{1} << 22;
+    static constexpr Size elsewhere = -1;
+    struct Slot {
+      Size bytes = 0, offset = elsewhere;  // elsewhere: was used beyond the end of its step
+      std::uint32_t first_conflict = 0;    // slots whose places overlap its own, up to the next slot's
+      bool is_used = false;
+      Block block{};
+    };
+
+    bool is_on = true, is_under_way = false, is_unlike = false;  // unlike: no request gets its slot from here on
+    std::uint64_t number = 0;                                    // of the step, from 1
+    Size now = 0;                                                // requests and returns of this step
+    std::vector<BlockUse> uses{};                                // of this step
+    std::vector<Size> before{};                                  // the bytes of the step before
+    std::byte* region = nullptr;
+    Size bytes = 0, used = 0;  // of the region; blocks in it
+    std::vector<Slot> slots{};
+    std::vector<std::uint32_t> conflicts{};
+    std::size_t next = 0;          // slot
+    Size unlike = 0;               // requests that came otherwise
+    std::vector<Block*> guests{};  // of the region, which have no slot
+  };
+
+  Block* place(Size bytes);
+  Block* take_slot(std::size_t slot) noexcept;
+  Block* take_as_guest(Size bytes);
+  void leave_region(Block* block) noexcept;
+  void make_region();
+  bool drop_region() noexcept;
+  void trim_kept() noexcept;
   template <class Less>
   void order_kept(Less less);
   void begin_use(Block* block, Size bytes, Category category, const char* label);
@@ -175,6 +226,7 @@ class Pool {
     std::vector<Block*> others{};  // kept ones, out of their lists while it is on
   };
   std::unique_ptr<Tracing> tracing_;
+  std::unique_ptr<Steps> steps_;
   bool poisons_ = false;
   MemoryBlock<Pool>* first_ = nullptr;
   MemoryBlock<Pool>*oldest_ = nullptr, *newest_ = nullptr;             // of the kept blocks, in order of freeing
@@ -241,6 +293,10 @@ DSPP_INLINE MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const c
 DSPP_INLINE void Pool::begin_use(Block* block, Size bytes, Category category, const char* label) {
   static_cast<MemoryBlock<Pool>&>(*block) = {block->data, bytes, category, 0, this, label, nullptr, nullptr};
   block->use = ++uses_;
+  if (steps_ && steps_->is_under_way) {
+    block->step = steps_->number, block->request = steps_->uses.size();
+    steps_->uses.push_back({.begin = steps_->now++, .bytes = bytes});
+  }
   slack_ += block->capacity() - bytes;
   link(block);
   live_[category] += bytes;
@@ -262,14 +318,22 @@ DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
   slack_ -= block->capacity() - block->bytes;
-  keep(block);
+  if (steps_ && steps_->is_under_way && block->step == steps_->number) steps_->uses[block->request].end = steps_->now++;
+  block->offset < 0 ? keep(block) : leave_region(block);
 }
 
-DSPP_INLINE void Pool::trim() noexcept {
+DSPP_INLINE void Pool::trim_kept() noexcept {
   while (oldest_) destroy(static_cast<Block*>(oldest_));
 }
 
+DSPP_INLINE void Pool::trim() noexcept {
+  trim_kept();
+  drop_region();
+}
+
 DSPP_INLINE Pool::Block* Pool::acquire(Size bytes) {
+  if (steps_ && steps_->region)
+    if (Block* placed = place(bytes)) return placed;
   const auto found = sizes_.lower_bound(bytes);
   if (found != sizes_.end() && found->first == bytes && found->second.kept) return take_kept(found->second.kept);
   const Size before = tracing_ ? tracing_->peak : 0;  // a trace counts its own peak
@@ -278,9 +342,10 @@ DSPP_INLINE Pool::Block* Pool::acquire(Size bytes) {
     if (Block* larger = larger_kept(found, bytes)) return larger;
   make_room(bytes, limit_ > 0 ? std::min(limit_, most) : most);
   Block* block = create(bytes);
-  if (block || !oldest_) return block;
-  trim();
-  return create(bytes);
+  if (block) return block;
+  const bool has_kept = oldest_ != nullptr;
+  trim_kept();
+  return drop_region() || has_kept ? create(bytes) : nullptr;
 }
 
 DSPP_INLINE Pool::Block* Pool::larger_kept(SizeClasses::iterator from, Size bytes) {
@@ -310,6 +375,7 @@ DSPP_INLINE Pool::Block* Pool::create(Size bytes) {
 
 DSPP_INLINE void Pool::make_room(Size bytes, Size most) noexcept {
   while (oldest_ && reserved_ + bytes > most) destroy(static_cast<Block*>(oldest_));
+  if (reserved_ + bytes > most) drop_region();
 }
 
 DSPP_INLINE void Pool::keep(Block* block) noexcept {
@@ -401,4 +467,5 @@ DSPP_INLINE std::string Pool::map_of_memory(Size requested, Category category, c
 
 }  // namespace dspp
 
+#include <dspp/tensor/pool_steps.hpp>
 #include <dspp/tensor/pool_trace.hpp>

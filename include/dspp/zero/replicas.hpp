@@ -112,7 +112,10 @@ class Replicas {
   /// The micro-step in which parameters count their pending gradients.
   constexpr CurrentMicroStep& micro_step() { return current_; }
   /// Numbers the micro-steps: ranks with different numbers do not match, since one threw and began the next.
-  constexpr void begin_micro_step() { ++micro_step_; }
+  constexpr void begin_micro_step() {
+    ++micro_step_;
+    if constexpr (requires { memory_->begin_step(); }) memory_->begin_step();
+  }
 
   /// False if the transport has its own sum order: every stage then uses reduce-scatter, since an all-reduce of the
   /// same bucket may give other bits.
@@ -170,6 +173,16 @@ class Replicas {
     }
     hops_.free();
     gathers_ahead_ = 0;
+  }
+  /// After a step, whose gradients are gone; `how` is as in check_reductions.
+  constexpr void end_step(ReductionCheck how) {
+    if constexpr (requires { memory_->end_step(); }) memory_->end_step();
+    check_reductions(how);
+  }
+  /// A step is given up.
+  constexpr void drop_step() {
+    abandon();
+    if constexpr (requires { memory_->abandon_step(); }) memory_->abandon_step();
   }
   constexpr bool involves(const BucketType& bucket) const {
     for (const Operation& o : in_flight_)
