@@ -180,6 +180,11 @@ DSPP_CUDA_INLINE const std::byte* CudaMemory::block_of(std::uintptr_t address) c
   return address - reinterpret_cast<std::uintptr_t>(data) < static_cast<std::uintptr_t>(bytes) ? data : nullptr;
 }
 
+DSPP_CUDA_INLINE bool CudaMemory::is_mapped(const std::byte* data) const {
+  const auto after = mapped_.upper_bound(data);
+  return after != mapped_.begin() && data < std::prev(after)->first + std::prev(after)->second;
+}
+
 DSPP_CUDA_INLINE bool CudaMemory::is_scratch(std::uintptr_t address) const {
   return address - reinterpret_cast<std::uintptr_t>(fault_) < static_cast<std::uintptr_t>(scratch_bytes);
 }
@@ -206,6 +211,11 @@ DSPP_CUDA_INLINE void CudaMemory::zero(std::byte* to, Size bytes) {
 DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
   if (bytes == 0) return;
   const cudaStream_t stream = gpu::stream_of(*this);
+  if (is_mapped(to) && is_mapped(from)) {
+    synchronize();
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return;
+  }
   gpu::note_launch("copy", to, from, bytes);
   gpu::check_issued({"copy", 1, bytes}, stream,
                     cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream));
@@ -242,9 +252,14 @@ DSPP_CUDA_INLINE void CudaMemory::from_pinned(std::byte* to, Storage<Pool> from,
   const gpu::Work work{"from_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   const std::byte* const data = from.data();
+  if (is_mapped(to)) {
+    synchronize();
+    std::memcpy(to, data, static_cast<std::size_t>(bytes));
+    return;
+  }
   pinned_.keep(std::move(from));
   gpu::check_issued(work, stream,
-                    cudaMemcpyAsync(to, data, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream));
+                    cudaMemcpyAsync(to, data, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
   pinned_.issued(stream, bytes);
 }
 
@@ -255,14 +270,15 @@ DSPP_CUDA_INLINE Storage<Pool> CudaMemory::to_pinned(const std::byte* from, Size
   const Size fault_at = round_up(bytes, block_alignment);
   Storage<Pool> buffer = pinned_buffer(fault_at + Size{sizeof(CudaFault)}, "to_host");
   try {
-    if (bytes > 0)
+    if (bytes > 0 && !is_mapped(from))
       gpu::check_issued(
           work, stream,
-          cudaMemcpyAsync(buffer.data(), from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream));
+          cudaMemcpyAsync(buffer.data(), from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
     gpu::check_issued(
         work, stream,
         cudaMemcpyAsync(buffer.data() + fault_at, fault_, sizeof(CudaFault), cudaMemcpyDeviceToHost, stream));
     synchronize();
+    if (is_mapped(from)) std::memcpy(buffer.data(), from, static_cast<std::size_t>(bytes));
   } catch (...) {
     if (watcher_) watcher_->become_idle();  // else the next may wait for other ranks
     cudaStreamSynchronize(stream);          // a copy under way writes into the buffer
@@ -286,10 +302,12 @@ DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Siz
   CudaFault found;
   try {
     if (watcher_) watcher_->wait();  // a copy to pageable memory may wait for the stream, and so for other ranks
-    gpu::check_issued(work, stream,
-                      cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream));
+    if (!is_mapped(from))
+      gpu::check_issued(work, stream,
+                        cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
     gpu::check_issued(work, stream, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
     synchronize();
+    if (is_mapped(from)) std::memcpy(host, from, static_cast<std::size_t>(bytes));
   } catch (...) {
     if (watcher_) watcher_->become_idle();  // else the next may wait for other ranks
     cudaStreamSynchronize(stream);          // a copy under way writes into the caller's memory

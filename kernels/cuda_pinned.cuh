@@ -110,17 +110,24 @@ DSPP_CUDA_INLINE void PinnedCopies::all_done() noexcept {
 
 DSPP_CUDA_INLINE CudaHostSource::~CudaHostSource() {
   if (!later_.empty()) issuer().become_idle();
-  for (std::byte* data : later_) cudaFreeHost(data);
+  for (std::byte* data : later_) issuer().remove_mapped(data), cudaFreeHost(data);
 }
 
 DSPP_CUDA_INLINE std::byte* CudaHostSource::take(Size bytes) noexcept {
   free_later();
   void* memory = nullptr;
   constexpr unsigned of_all_gpus = cudaHostAllocPortable | cudaHostAllocMapped;
-  if (cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), of_all_gpus) == cudaSuccess)
+  if (cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), of_all_gpus) != cudaSuccess) {
+    cudaGetLastError();  // else a later call would give it again
+    return nullptr;
+  }
+  try {
+    issuer().add_mapped(static_cast<std::byte*>(memory), bytes);
     return static_cast<std::byte*>(memory);
-  cudaGetLastError();  // else a later call would give it again
-  return nullptr;
+  } catch (...) {
+    cudaFreeHost(memory);
+    return nullptr;
+  }
 }
 
 DSPP_CUDA_INLINE void CudaHostSource::give(std::byte* data, Size) noexcept {
@@ -134,7 +141,7 @@ DSPP_CUDA_INLINE void CudaHostSource::give(std::byte* data, Size) noexcept {
 DSPP_CUDA_INLINE void CudaHostSource::free_later() noexcept {
   if (later_.empty() || !issuer().frees_now()) return;
   issuer().become_idle();  // cudaFreeHost need not wait for what was issued before
-  for (std::byte* data : later_) cudaFreeHost(data);
+  for (std::byte* data : later_) issuer().remove_mapped(data), cudaFreeHost(data);
   later_.clear();
 }
 

@@ -100,7 +100,7 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
               "of ranks as threads, for a policy that shards by node", "all");
   options.add("--device", job.device, TextKind::any, "cpu, or cuda: what the program was built for");
   options.add("--offload-folder", job.offload_folder, TextKind::path,
-              "where --offload optimizer:disk keeps files, without names, while it trains", "the current one");
+              "where what --offload moves to a disk is, in files without names", "the current one");
   options.add("--offload-share", job.offload_share, RealRange{0, 1}, "of what --offload moves to the host's memory");
   std::string pool_limit, prefetch, live;
   options.add("--pool-limit", pool_limit, TextKind::any, "of each rank's pool of memory, such as 64MiB or 2GiB",

@@ -36,6 +36,7 @@ struct PolicyName {
       name += ", GatherAs<Int" + std::to_string(P::replica_traffic.gather_bits) + ">";
     if (P::replica_traffic.reduce_bits > 0)
       name += ", ReduceAs<Int" + std::to_string(P::replica_traffic.reduce_bits) + ">";
+    if (!P::replica_traffic.overlaps) name += ", Overlap<Off>";
     if (P::cp > 1) name += ", Cp<" + std::to_string(P::cp) + ">";
     if (P::tp > 1) name += ", Tp<" + std::to_string(P::tp) + ">";
     if (P::sequence_parallel) name += ", SequenceParallel";
@@ -46,6 +47,7 @@ struct PolicyName {
     if (P::optimizer_tier == dspp::Tier::host) name += ", Offload<Optimizer, Host>";
     if (P::optimizer_tier == dspp::Tier::disk) name += ", Offload<Optimizer, Disk>";
     if (P::parameter_tier == dspp::Tier::host) name += ", Offload<Parameters, Host>";
+    if (P::parameter_tier == dspp::Tier::disk) name += ", Offload<Parameters, Disk>";
     if (P::activation_tier == dspp::Tier::host) name += ", Offload<Activations, Host>";
     if (P::partitions_activations) name += ", PartitionActivations";
     if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";

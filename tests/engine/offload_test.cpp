@@ -162,8 +162,7 @@ TEST_CASE("a share of state and values, or so many bytes, moves to the host's me
     return std::pair{state - there.state[Category::optimizer], values - there.state[Category::parameters]};
   };
   const auto is_about = [](Size part, double share, Size all) {
-    return static_cast<double>(part) <= share * static_cast<double>(all) &&
-           static_cast<double>(part) > (share - 0.2) * static_cast<double>(all);
+    return std::abs(static_cast<double>(part) - share * static_cast<double>(all)) < 0.1 * static_cast<double>(all);
   };
   for (const double share : {0.3, 0.7}) {
     CAPTURE(share);
@@ -175,7 +174,30 @@ TEST_CASE("a share of state and values, or so many bytes, moves to the host's me
   CHECK(moved({.share = 1}, {.most_bytes = 0}) == std::pair{state, Size{0}});
   const auto [of_state, of_values] = moved({.most_bytes = state / 3}, {.share = 0.5, .most_bytes = values / 4});
   CHECK(is_about(of_state, 1. / 3, state));
+  CHECK(of_state <= state / 3);
   CHECK(is_about(of_values, 0.25, values));
+  CHECK(of_values <= values / 4);
+}
+
+TEST_CASE("the share that is moved is within half a bucket of the one that is asked for, whatever the buckets") {
+  std::uint64_t random = 1;
+  for (const double share : {0., 0.01, 0.3, 0.5, 0.9, 0.99, 1.}) {
+    CAPTURE(share);
+    for (int run = 0; run < 50; ++run) {
+      OffloadDivision division({.share = share});
+      Size all = 0, moved = 0, largest = 0;
+      for (int i = 0; i < 12; ++i) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const Size bytes = Size{1} << (random >> 59);
+        all += bytes, largest = std::max(largest, bytes);
+        if (division.moves(bytes)) moved += bytes;
+        CHECK(std::abs(static_cast<double>(moved) - share * static_cast<double>(all)) <=
+              static_cast<double>(largest) / 2);
+      }
+      if (share == 0) CHECK(moved == 0);
+      if (share == 1) CHECK(moved == all);
+    }
+  }
 }
 
 TEST_CASE("a part that cannot be, or of what is not offloaded to the host's memory, is refused") {
@@ -190,7 +212,8 @@ TEST_CASE("a part that cannot be, or of what is not offloaded to the host's memo
   CHECK(construct(Moves{}, {.optimizer = {.share = 0.5}}) == "no error");
   for (const OffloadPart& part : {OffloadPart{.share = -0.1}, OffloadPart{.share = 1.1}, OffloadPart{.share = NAN},
                                   OffloadPart{.most_bytes = -2}})
-    CHECK(construct(Moves{}, {.optimizer = part}).find("a share from 0 to 1 and most_bytes") != std::string::npos);
+    CHECK(construct(Moves{}, {.optimizer = part}).find("OffloadPart needs a share from 0 to 1") !=
+          std::string::npos);
   const char* const other = "needs Offload<what, Host> for a share or most_bytes";
   CHECK(construct(Moves{}, {.parameters = {.share = 0.5}}).find(other) != std::string::npos);
   CHECK(construct(Policy<F32>{}, {.optimizer = {.most_bytes = 10}}).find(other) != std::string::npos);

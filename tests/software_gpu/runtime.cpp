@@ -692,7 +692,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (bytes == 0) return cudaSuccess;
   if (kind == cudaMemcpyDefault) {
     const bool to_device = is_reached_by_device(to), from_device = is_reached_by_device(from);
-    if (!to_device && !from_device) return cudaErrorInvalidValue;
+    if (!is_device_memory(to) && !is_device_memory(from)) return cudaErrorInvalidValue;  // the host would wait
     kind = !from_device ? cudaMemcpyHostToDevice : to_device ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
   } else if (is_device_memory(to) != (kind != cudaMemcpyDeviceToHost) ||
       is_device_memory(from) != (kind != cudaMemcpyHostToDevice))

@@ -181,7 +181,8 @@ inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
 }
 /// From pageable memory the bytes are taken at the call, from pinned memory when the stream gets there. Pinned memory
 /// to which bytes go is poisoned until they come. If the host changes either, the wait throws Error(state). Mapped
-/// memory takes cudaMemcpyDefault, which finds the direction by the addresses.
+/// memory takes cudaMemcpyDefault, which finds the direction by the addresses, and refuses copies between memory of the
+/// host, for which CUDA's host waits.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreate(cudaStream_t* stream);

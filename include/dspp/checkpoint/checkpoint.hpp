@@ -136,6 +136,7 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site) {
         fill_parameters(engine, b, Range{0, b.count}, [&](const auto& p, Size first, Size count, auto* values) {
           file.read_as(*entry_of.at(&p), first, count, values);
         });
+    settle_files(engine);
   });
   if constexpr (detail::Trains<Engine>) {
     engine.state().note_load();

@@ -177,7 +177,7 @@ class Engine {
   /// are dynamic; else it is that of the configuration.
   constexpr void resume(const TrainingProgress& progress);
   /// Ends what is in flight, so that tensors may be replaced by others of their extents.
-  constexpr void settle() { finish_step(), replicas().complete_all(), graphs_.forget(); }
+  constexpr void settle() { finish_step(), replicas().complete_all(), state_.settle(), graphs_.forget(); }
   /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
 

@@ -38,10 +38,6 @@ constexpr void check_engine_config(const EngineConfig& config) {
   require(config.prefetch_bytes >= next_unit && config.live_bytes >= 0,
           "dspp: Engine needs prefetch_bytes and live_bytes of at least 0, but got less. Raise them, or leave them "
           "out.");
-  for (const OffloadPart& part : {config.offload.optimizer, config.offload.parameters})
-    require(part.share >= 0 && part.share <= 1 && part.most_bytes >= OffloadPart::unlimited,
-            "dspp: Engine needs a share from 0 to 1 and most_bytes of at least 0 of what is offloaded, but got others. "
-            "Change EngineConfig::offload.");
   require(config.bucket_bytes >= 1, "dspp: Engine needs bucket_bytes of at least 1, but got less. Raise it.");
 }
 

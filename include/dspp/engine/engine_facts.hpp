@@ -183,6 +183,9 @@ DSPP_INLINE Facts detail::settings_facts(const BatchSizes& batch, const EngineCo
   facts.add("clip_norm", set.clip_norm);
   facts.add("bucket_bytes", set.bucket_bytes).add("check_ranks", set.check_ranks);
   facts.add("prefetch_bytes", set.prefetch_bytes).add("live_bytes", set.live_bytes);
+  const OffloadPart &optimizer = set.offload.optimizer, &parameters = set.offload.parameters;
+  facts.add("offload.optimizer.share", optimizer.share).add("offload.optimizer.most_bytes", optimizer.most_bytes);
+  facts.add("offload.parameters.share", parameters.share).add("offload.parameters.most_bytes", parameters.most_bytes);
   facts.add("skip_nonfinite", set.skip_nonfinite).add("largest_norm", set.largest_norm);
   facts.add("zero_gradients", set.zero_gradients);
   return facts.add(loss_scale_facts(set.loss_scale), "loss_scale ");

@@ -24,21 +24,26 @@ void move_states(Engine& engine, const MovedStates& which, Memory<typename Engin
   // clang-format on
   with_sentence(who, [&] {
     engine.settle();
+    for (auto* unit : engine.units()) unit->release(), unit->forget_copies();  // on all ranks, whatever fails below
     for (auto* unit : engine.units()) {
       if (which.parameters) unit->move_values(to);
       if (!which.optimizer) continue;
       for (auto& bucket : unit->trained_buckets()) engine.state().move(bucket, to);
     }
   });
-  if constexpr (requires { engine.world().memory().trim(); }) engine.world().memory().trim();
+  auto& device = engine.world().memory();
+  wait_for_operations<typename Engine::D>(device);
+  for (auto* memory : {&device, engine.replicas().host_memory()})
+    if constexpr (requires { memory->trim(); })
+      if (memory) memory->trim();
 }
 }  // namespace detail
 
 /// Moves values and optimizer state from the device's memory to the host's, and gives the device's back to the system.
 /// Nothing depends on where they are: forwards, steps, saves and gathers go on, with the same bits, at the pace of the
-/// link to the host. A WeightAverage stays, as does what is gathered of other ranks' slices.
+/// link to the host. A WeightAverage stays. Call on every rank.
 ///
-/// Cost     a copy of what is moved. Each rank moves its own: nothing is sent
+/// Cost     a copy of what is moved
 /// Memory   of the host, what is moved
 /// Throws   Error(usage) between the micro-steps of a step, Error(out_of_memory) if there is no room: what was moved
 ///          until then stays moved, and the call may be repeated
@@ -48,7 +53,7 @@ void offload_states(Engine& engine, const MovedStates& which = {}) {
   detail::move_states(engine, which, &engine.weights().host_memory(), "offload_states");
 }
 
-/// Moves them back to where the policy keeps them, the same.
+/// Moves them back to where the policy keeps them, and gives the host's memory back. As above.
 template <class Engine>
 void reload_states(Engine& engine, const MovedStates& which = {}) {
   detail::move_states<Engine>(engine, which, nullptr, "reload_states");

@@ -41,15 +41,20 @@ constexpr void ask_stage_remedies(Engine& engine) {
     constexpr Size state = sizeof(Compute<T>);
     constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
     ParameterBytes all{};
-    const bool resident = engine.replicas().config().parameters == Tier::device;
+    const ReplicaConfig& config = engine.replicas().config();
+    const auto left = [](Tier tier, const OffloadPart& part) {
+      return tier == Tier::device ? 1 : tier == Tier::host ? 1 - part.share : 0;
+    };
     for (const auto* unit : engine.units())
       for (const auto* p : unit->parameters()) {
-        if (resident) all.value += p->count() * static_cast<Size>(sizeof(T));
+        all.value += p->count() * static_cast<Size>(sizeof(T));
         if (p->is_frozen()) continue;
-        if (resident) all.gradient += engine.replicas().gradient_bytes(p->count());
-        if (engine.replicas().config().optimizer == Tier::device)
-          all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
+        all.gradient += engine.replicas().gradient_bytes(p->count());
+        all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
       }
+    const auto part = [](double share, Size& bytes) { bytes = static_cast<Size>(share * static_cast<double>(bytes)); };
+    for (Size* bytes : {&all.value, &all.gradient}) part(left(config.parameters, config.offload.parameters), *bytes);
+    part(left(config.optimizer, config.offload.optimizer), all.optimizer);
     const auto& replicas = engine.replicas();
     return stage_remedies(replicas.rule(), all, 1, replicas.shards().size(),
                           replicas.config().traffic.shards_within_node);

@@ -41,13 +41,13 @@ class Weights {
       : Weights(world, std::move(model),
                 ReplicaConfig{.rule = stage_rule<P::zero_stage>,
                               .bucket_bytes = bucket_bytes,
-                              .offload = offload,
+                              .offload = {offload.folder, offload.calls, {}, offload.parameters},
                               .traffic = P::replica_traffic,
                               .parameters = P::parameter_tier}) {
     detail::with_sentence("Weights", [&] {
       require_same_weights(world, model_.inner);
       materialize([](auto&) {});
-      replicas_.value_file().settle();
+      settle_files(*this);
     });
   }
   /// For Engine, which materializes, and keeps what choices refer to: only visits the model.

@@ -319,6 +319,7 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
           sources.at(&p).read(first, count, values);
         });
       }
+    settle_files(engine);
   });
   if constexpr (requires { engine.restart(0); }) engine.state().note_load(), engine.restart(0);
   return folder->bytes_read();

@@ -73,7 +73,8 @@ struct OffloadConfig {
   OffloadPart parameters{};  ///< of Offload<Parameters, Host>: of the values; a bucket's gradient rests with them
 };
 
-/// Divides buckets, one after the other, so that at no point more is moved than the part that was asked for.
+/// Divides buckets, one after the other, so that at every point the share that is moved is within half a bucket of the
+/// one that was asked for, unless most_bytes is less.
 class OffloadDivision {
  public:
   constexpr explicit OffloadDivision(const OffloadPart& part) : part_(part) {}
@@ -81,7 +82,8 @@ class OffloadDivision {
   constexpr bool moves(Size bytes) {
     all_ += bytes;
     const Size moved = moved_ + bytes;
-    if (static_cast<double>(moved) > part_.share * static_cast<double>(all_)) return false;
+    if (static_cast<double>(moved_) + static_cast<double>(bytes) / 2 > part_.share * static_cast<double>(all_))
+      return false;
     if (part_.most_bytes != OffloadPart::unlimited && moved > part_.most_bytes) return false;
     moved_ = moved;
     return true;

@@ -42,9 +42,9 @@ class MemorySource {
 
 /// Allocates 64-byte aligned blocks and keeps freed ones for the next request of the same size.
 ///
-/// Between begin_step() and end_step() requests come as they did in the step before: from the second step on, blocks lie
-/// in one region, by the times at which they were used, so that a step takes little more than its peak (pool_steps.hpp).
-/// What comes otherwise is served as any other request, of which the following holds.
+/// Between begin_step() and end_step() requests come as they did in the step before: from the second step on, blocks
+/// lie in one region, by the times at which they were used, so that a step takes little more than its peak. See
+/// pool_steps.hpp. What comes otherwise is served as any other request, of which the following holds.
 ///
 /// If no kept block has that size, the request takes new memory while reserved_at_most() allows it. Beyond that it
 /// takes a kept block that is up to a quarter larger, or returns the least recently freed blocks to the system: a loop

@@ -2,11 +2,12 @@
 /// The members of Pool that give the blocks of steps places in one region.
 ///
 /// A step's requests and returns are noted. After the first step, and again when two steps were alike that the region
-/// does not fit, each block that was returned within its step gets a slot: a place in the region that no block has which
-/// is in use at the same time (block_layout.hpp). In the steps from there on, the n-th request gets the n-th slot if it
-/// has its bytes, and if nothing that is in use overlaps it: a block may be kept longer than it was, such as a loss that
-/// the caller holds. A few requests may come besides, from the rest of the Pool. After more the step is unlike the others:
-/// its requests, as those between steps, are guests in the gaps of the region, which is given back after it.
+/// does not fit, each block that was returned within its step gets a slot: a place in the region that no block has
+/// which is in use at the same time (block_layout.hpp). In the steps from there on, the n-th request gets the n-th
+/// slot if it has its bytes, and if nothing that is in use overlaps it: a block may be kept longer than it was, such
+/// as a loss that the caller holds. A few requests may come besides, from the rest of the Pool. After more the step is
+/// unlike the others: its requests, as those between steps, are guests in the gaps of the region, which is given back
+/// after it.
 #pragma once
 
 #include <algorithm>
@@ -143,8 +144,7 @@ DSPP_INLINE void Pool::make_region() {
       within.push_back(steps.uses[i]), requests.push_back(i);
   if (within.empty() || within.size() > Steps::most_uses) return;
   const BlockLayout layout = lay_out(within);
-  const Size reserved = live_total_ + layout.bytes;  // then
-  if (limit_ > 0 ? reserved > limit_ : reserved >= reserved_) return;
+  if (live_total_ + layout.bytes > (limit_ > 0 ? limit_ : reserved_at_most(peak_))) return;
   std::vector<Steps::Slot> slots(steps.uses.size());
   std::vector<std::uint32_t> conflicts;
   for (std::size_t i = 0; i < slots.size(); ++i) slots[i].bytes = steps.uses[i].bytes;

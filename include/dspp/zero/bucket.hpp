@@ -34,7 +34,7 @@ struct Bucket {
   bool is_last = false;                ///< of its unit
   Size count = 0;                      ///< elements, with padding
 
-  Memory<D>* resting = nullptr;  ///< where this rank's slices of values and of the reduced gradient rest
+  Memory<D>* resting = nullptr;  ///< where slices of values rest that are not on a disk, and of the reduced gradient
   Tensor<T, 1, D> values;        ///< resident: the whole bucket, or this rank's slice where values are split
   Storage<Memory<D>> secondary;  ///< this rank's slice of every node, while SecondaryShards keeps it
   Storage<Memory<D>> gradient;   ///< unreduced, whole

@@ -186,7 +186,7 @@ void set_parameter(Engine& engine, std::string_view name, const Whole& whole) {
     const Range own{p.offset, p.offset + p.count()};
     fill_parameters(engine, b, own, source);
   });
-  if constexpr (requires { engine.state(); }) engine.state().settle();
+  settle_files(engine);
 }
 
 }  // namespace dspp

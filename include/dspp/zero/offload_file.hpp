@@ -19,10 +19,10 @@ namespace dspp {
 /// A block of bytes for each bucket, by number from 0. A block has two places in the file: what is written goes to the
 /// one that does not hold the block before, and keep() or forget() says which of the two counts. Windows hold the block
 /// in use, the one that is read ahead, and the one that is written. They are taken and released at the same calls on
-/// paper. A tensor on a window outlives it.
+/// paper. A tensor on a window may outlive it, as those of gathers under way do.
 ///
 /// Cost     of a device beside the host, the host waits for its operations before each transfer
-/// Memory   of a file twice the blocks, and at most `windows` of them, each with 12 KiB
+/// Memory   of a file twice the blocks, and at most `windows` of them and those of such tensors, each with 12 KiB
 /// Throws   Error(file) for what a disk refuses
 template <Device D>
 class OffloadFile {
@@ -54,12 +54,10 @@ class OffloadFile {
   constexpr Size bytes() const { return end_; }
   constexpr Size bytes_of(std::size_t block) const { return places_[block].bytes; }
 
-  /// A block of zeros, or of no bytes.
-  constexpr void add(Size bytes) {
-    places_.push_back(Place{.bytes = bytes, .offset = end_});
-    if (bytes == 0) return;
-    end_ += 2 * io::BlockFile::bytes_of(bytes);
-    change(places_.size() - 1);
+  /// A block of zeros, or of no bytes, whose room is taken when it is first changed. `is_updated`: steps update it.
+  constexpr void add(Size bytes, bool is_updated) {
+    places_.push_back(Place{.bytes = bytes, .offset = end_, .is_updated = is_updated});
+    if (bytes > 0) end_ += 2 * io::BlockFile::bytes_of(bytes);
   }
   /// Elements of a block that has some, from `offset` bytes on, to read: of the window, until another block is fetched.
   template <class T>
@@ -81,7 +79,8 @@ class OffloadFile {
   /// What fails from here to end_step() is kept until then, so that this rank takes part in what the others wait for:
   /// what is fetched may be anything.
   constexpr void begin_step() { is_in_step_ = true; }
-  /// From here to end_step(), blocks are fetched in the order of their numbers, and the next is read ahead.
+  /// From here to end_step(), blocks that steps update are fetched in the order of their numbers, and the next is read
+  /// ahead.
   constexpr void read_in_order() {
     write_all();
     reads_in_order_ = true;
@@ -117,6 +116,7 @@ class OffloadFile {
   struct Place {
     Size bytes = 0;
     Size offset = 0;                             ///< of the first of two slots
+    bool is_updated = true;
     int slot = 0;                                ///< that holds the block
     std::int64_t version = 0, next_version = 0;  ///< of the block, and of what was written since; 0: zeros, nowhere
     bool is_written = false;                     ///< to the other slot
@@ -150,7 +150,7 @@ class OffloadFile {
     current_ = block;
     if (reads_in_order_) {
       std::size_t next = block + 1;
-      while (next < places_.size() && places_[next].bytes == 0) ++next;
+      while (next < places_.size() && (places_[next].bytes == 0 || !places_[next].is_updated)) ++next;
       if (next < places_.size() && !find(next)) open_window(next);
     }
     return *window;
@@ -180,6 +180,7 @@ class OffloadFile {
     const Size bytes = io::BlockFile::bytes_of(place.bytes);
     window.storage = Storage<Memory<D>>(*memory_, bytes + unit - block_alignment, uses_.category, uses_.label);
     window.block = block;
+    detail::Otherwise unread([&] { release(window); });
     std::byte* const data = window.storage.data();
     window.begin = data ? (unit - static_cast<Size>(reinterpret_cast<std::uintptr_t>(data) % unit)) % unit : 0;
     const std::int64_t version = place.is_written ? place.next_version : place.version;
@@ -190,6 +191,7 @@ class OffloadFile {
       window.transfer = file().start_read(place.slot_offset(place.is_written), label(block, version),
                                           data + window.begin, place.bytes);
     }
+    unread.cancel();
     return window;
   }
   constexpr void leave_all_but(std::size_t block) {
@@ -234,8 +236,8 @@ class OffloadFile {
     if (file.is_open()) return file;
     if (folder_->empty())
       fail(ErrorCode::usage,
-           "dspp: Offload<what, Disk> needs a folder for a file, but EngineConfig::offload names none. Set "
-           "EngineConfig{.offload = {.folder = \"...\"}}.");
+           "dspp: Offload<what, Disk> needs a folder for a file, but the OffloadConfig of the engine or of its weights "
+           "names none. Set EngineConfig{.offload = {.folder = \"...\"}}.");
     file.open(*folder_, calls_);
     return file;
   }

@@ -74,7 +74,7 @@ class Replicas {
     const bool is_moved =
         config_.parameters == Tier::disk || (config_.parameters == Tier::host && divided_.moves(bytes));
     b.resting = is_moved ? host_ : memory_;
-    if (values_are_on_disk()) return values_.add(bytes);
+    if (values_are_on_disk()) return values_.add(bytes, !b.frozen);
     b.values = Tensor<T, 1, D>::zeros(Shape<1>{{count}}, *b.resting, Category::parameters, "parameters");
   }
   /// The values that this rank holds of a bucket, to read. On a disk they are in memory while the tensor lives, and may

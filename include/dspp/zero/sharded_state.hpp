@@ -98,13 +98,15 @@ class ShardedState {
         [&](const auto* host) { updates_ = host[StepScalars::verdict] == static_cast<double>(StepVerdict::update); });
     const auto failures =
         Tensor<double, 1, D>::zeros(shape(2), replicas_->memory(), Category::communication, "failures");
+    bool is_settled = false;  // else what could not be written stays, as outside of steps
     detail::Otherwise undo([&] {
       updates_ = false;
-      put_back_values();
+      if (is_settled) put_back_values();
     });
     AtRunTime<std::exception_ptr> thrown;
     try {
       settle();
+      is_settled = true;
       store_.begin_step(), of_values.begin_step();
       check();
       store_.read_in_order(), of_values.read_in_order();
@@ -172,11 +174,15 @@ class ShardedState {
     copy_bytes<D>(last.bucket->reduced, 0, last.values, 0, owned_bytes(*last.bucket));
     last.values.release();
   }
+  /// While an error is under way. A device that copies no more has failed for good, as the error says.
   constexpr void put_back_values() {
-    for (Before& before : before_) {
-      const auto owned = replicas_->owned_values(*before.bucket);
-      copy_bytes<D>(owned.storage(), owned.offset() * static_cast<Size>(sizeof(T)),
-                    before.values ? before.values : before.bucket->reduced, 0, owned_bytes(*before.bucket));
+    try {
+      for (Before& before : before_) {
+        const auto owned = replicas_->owned_values(*before.bucket);
+        copy_bytes<D>(owned.storage(), owned.offset() * static_cast<Size>(sizeof(T)),
+                      before.values ? before.values : before.bucket->reduced, 0, owned_bytes(*before.bucket));
+      }
+    } catch (...) {
     }
     before_.free();
     store_.forget(), replicas_->value_file().forget();
@@ -240,6 +246,15 @@ void read_state(Holder& holder, F work) {
   bool is_on_disk = holder.replicas().values_are_on_disk();
   if constexpr (requires { holder.state(); }) is_on_disk |= holder.state().store().tier() == Tier::disk;
   is_on_disk ? all_or_none(holder.world().host(), work) : work();
+}
+
+/// Writes what fill_parameters() changed, where values or state are on a disk.
+template <class Holder>
+constexpr void settle_files(Holder& holder) {
+  if constexpr (requires { holder.state(); })
+    holder.state().settle();
+  else
+    holder.replicas().value_file().settle();
 }
 
 /// Fills this rank's values and masters, if any, in elements `range` of a bucket from `source`. First completes

@@ -55,7 +55,9 @@ class StateStore {
     buckets_.push_back({});
     if (tier_ == Tier::disk) {
       contents_.push_back({elements, with_master, moments});
-      return file_.add(contents_.back().bytes());
+      file_.add(contents_.back().bytes(), true);
+      if (contents_.back().bytes() > 0) file_.change(contents_.size() - 1);
+      return;
     }
     OptimizerState<State, D>& own = buckets_.back();
     const Size bytes = elements * static_cast<Size>(sizeof(State)) * (moments + (with_master ? 1 : 0));
@@ -73,7 +75,7 @@ class StateStore {
     if (tier_ == Tier::host) resting_.push_back(memory_);
     if (tier_ != Tier::disk) return;
     contents_.push_back({});
-    file_.add(0);
+    file_.add(0, false);
   }
 
   /// A bucket's state, to read. On disk it is in memory until another bucket is fetched.

@@ -92,7 +92,6 @@ class Unit : public ParameterStorage<D> {
   /// Moves the resident values, of which nothing is in use, to `memory`, or if that is null to where they rest, unless
   /// they are on a disk. If it throws, a bucket's are in one place or the other.
   constexpr void move_values(Memory<D>* memory) {
-    release(), forget_copies();
     if (replicas_->values_are_on_disk()) return;
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       buckets_[i].values =
