@@ -101,20 +101,23 @@ DSPP_INLINE Pool::Block* Pool::take_slot(std::size_t slot) noexcept {
   return &own.block;
 }
 
-/// In the first gap of the region that it fits in, or nullptr.
+/// In the last gap of the region that it fits in, where the fewest slots are, or nullptr; also for a small block, which
+/// may stay in a step and keep larger ones from their slots.
 DSPP_INLINE Pool::Block* Pool::take_as_guest(Size bytes) {
   Steps& steps = *steps_;
+  if (bytes < steps.bytes / 64) return nullptr;
   std::vector<std::pair<Size, Size>> taken;
   for (const Steps::Slot& slot : steps.slots)
     if (slot.is_used) taken.emplace_back(slot.offset, slot.offset + slot.bytes);
   for (const Block* guest : steps.guests) taken.emplace_back(guest->offset, guest->offset + guest->bytes);
-  std::sort(taken.begin(), taken.end());
-  Size at = 0;
-  for (const auto& [begin, end] : taken) {
-    if (begin - at >= bytes) break;
-    at = std::max(at, end);
+  std::sort(taken.rbegin(), taken.rend());  // they do not overlap
+  Size end = steps.bytes;
+  for (const auto& [first, last] : taken) {
+    if (end - last >= bytes) break;
+    end = first;
   }
-  if (at + bytes > steps.bytes) return nullptr;
+  const Size at = end - bytes;
+  if (at < 0) return nullptr;
   auto block = std::make_unique<Block>();
   block->data = steps.region + at;
   block->offset = at, block->bytes = bytes;
