@@ -80,7 +80,8 @@ class Replicas {
   /// The values that this rank holds of a bucket, to read. On a disk they are in memory while the tensor lives, and may
   /// be changed after change_values(b), until those of another bucket are asked for.
   constexpr Tensor<T, 1, D> held_values(const BucketType& b) {
-    return values_are_on_disk() ? values_.template fetch<T>(block_of(b), 0, held(b).count()) : b.values;
+    if (!values_are_on_disk()) return b.values;  // g++ 12 miscounts the handles of a conditional expression
+    return values_.template fetch<T>(block_of(b), 0, held(b).count());
   }
   constexpr void change_values(const BucketType& b) {
     if (values_are_on_disk()) values_.change(block_of(b));

@@ -119,7 +119,8 @@ class StateStore {
     if (tier_ == Tier::disk) return;
     OptimizerState<State, D>& own = buckets_[bucket];
     const auto move = [&](const Tensor<State, 1, D>& tensor, const char* label) {
-      return tensor ? moved_to(memory, tensor, Category::optimizer, label) : tensor;
+      if (!tensor) return tensor;
+      return moved_to(memory, tensor, Category::optimizer, label);
     };
     OptimizerState<State, D> moved{move(own.master, "masters"),
                                    {move(own.moments.first, "moments"), move(own.moments.second, "moments")}};
