@@ -94,6 +94,7 @@ class SmallUnits {
     Ranks(const RankGroups& groups, const Coordinates& at, Pool& pool) : groups_(groups), place_(at), pool_(&pool) {}
     const Coordinates& place() const { return place_; }
     AnyCommunicator& all() { return groups_.world; }
+    AnyCommunicator& host() { return groups_.world; }
     AnyCommunicator& replicas() { return groups_.replicas; }
     AnyCommunicator& tp() { return groups_.along.tp; }
     Pool& memory() { return *pool_; }
