@@ -20,6 +20,7 @@ inline std::string name_of_part(std::size_t part, std::size_t parts) {
 
 DSPP_CUDA_INLINE CudaGraphs::CudaGraphs(Pool& pool) : pool_(pool), on_(Cuda::memory_of(pool)) {
   static_assert(sizeof(StepNumbers) <= first_rule);
+  pool.lay_out_steps(false);  // a graph keeps the blocks of its step as they are
   void* memory = nullptr;
   gpu::check({"open graphs", 1, table_bytes}, cudaMalloc(&memory, static_cast<std::size_t>(table_bytes)));
   table_ = static_cast<std::byte*>(memory);

@@ -23,8 +23,9 @@ void move_states(Engine& engine, const MovedStates& which, Memory<typename Engin
           ErrorCode::usage);
   // clang-format on
   with_sentence(who, [&] {
-    engine.settle();
+    engine.replicas().complete_all();
     for (auto* unit : engine.units()) unit->release(), unit->forget_copies();  // on all ranks, whatever fails below
+    engine.settle();
     for (auto* unit : engine.units()) {
       if (which.parameters) unit->move_values(to);
       if (!which.optimizer) continue;

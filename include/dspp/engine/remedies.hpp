@@ -42,9 +42,6 @@ constexpr void ask_stage_remedies(Engine& engine) {
     constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
     ParameterBytes all{};
     const ReplicaConfig& config = engine.replicas().config();
-    const auto left = [](Tier tier, const OffloadPart& part) {
-      return tier == Tier::device ? 1 : tier == Tier::host ? 1 - part.share : 0;
-    };
     for (const auto* unit : engine.units())
       for (const auto* p : unit->parameters()) {
         all.value += p->count() * static_cast<Size>(sizeof(T));
@@ -52,9 +49,16 @@ constexpr void ask_stage_remedies(Engine& engine) {
         all.gradient += engine.replicas().gradient_bytes(p->count());
         all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
       }
-    const auto part = [](double share, Size& bytes) { bytes = static_cast<Size>(share * static_cast<double>(bytes)); };
-    for (Size* bytes : {&all.value, &all.gradient}) part(left(config.parameters, config.offload.parameters), *bytes);
-    part(left(config.optimizer, config.offload.optimizer), all.optimizer);
+    const auto keep_what_stays = [&](Size& bytes, Tier tier, const OffloadPart& part) {
+      if (tier == Tier::device) return;
+      const Size moved = tier == Tier::disk ? bytes : static_cast<Size>(part.share * static_cast<double>(bytes));
+      const Size most =
+          part.most_bytes == OffloadPart::unlimited ? moved : part.most_bytes * engine.replicas().shards().size();
+      bytes -= std::min(moved, most);
+    };
+    for (Size* bytes : {&all.value, &all.gradient})
+      keep_what_stays(*bytes, config.parameters, config.offload.parameters);
+    keep_what_stays(all.optimizer, config.optimizer, config.offload.optimizer);
     const auto& replicas = engine.replicas();
     return stage_remedies(replicas.rule(), all, 1, replicas.shards().size(),
                           replicas.config().traffic.shards_within_node);

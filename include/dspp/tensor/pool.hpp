@@ -57,7 +57,8 @@ class MemorySource {
 /// A Pool belongs to one thread.
 class Pool {
  public:
-  /// The largest reserved() of a Pool with that peak(): a fifth more, and at least 1 MiB more.
+  /// The largest reserved() of a Pool with that peak(), but within a step that is unlike the one before: a fifth more,
+  /// and at least 1 MiB more.
   static constexpr Size reserved_at_most(Size peak) { return peak + std::max(peak / 5, 1_MiB); }
 
   explicit Pool(Size limit_bytes = 0, MemorySource* source = nullptr) : limit_(limit_bytes), source_(source) {}
@@ -99,7 +100,7 @@ class Pool {
 
   /// A step begins, if none is under way, and ends, or is given up. Nothing if launches are traced.
   void begin_step();
-  void end_step();
+  void end_step() noexcept;
   void abandon_step() noexcept;
   /// Whether steps get a region; by default but under the address sanitizer, which guards single blocks.
   void lay_out_steps(bool on);
@@ -166,34 +167,44 @@ class Pool {
 
   /// The requests of a step, and where those of the next lie.
   struct Steps {
-    static constexpr Size most_unlike = 16;  // requests of a step that may come besides
-    static constexpr std::size_t most_uses = 8192, most_conflicts = std::size_t{1} << 22;
+    static constexpr Size most_unlike = 16;    // requests of a step that may come besides
+    static constexpr Size least_bytes = 4097;  // of a block with a slot: a loss that is kept takes no region with it
+    static constexpr Size alignment = 256;     // in the region: cudaMalloc's, which cuBLASLt asks of its workspace
+    static constexpr std::size_t most_uses = 16384;
+    static constexpr int most_layouts = 3;  // of the same requests
     static constexpr Size elsewhere = -1;
     struct Slot {
-      Size bytes = 0, offset = elsewhere;  // elsewhere: was used beyond the end of its step
-      std::uint32_t first_conflict = 0;    // slots whose places overlap its own, up to the next slot's
-      bool is_used = false;
+      BlockUse use{};
+      Size offset = elsewhere;   // elsewhere: was used beyond the end of its step, or is short
+      std::int32_t in_use = -1;  // its place among those that are; -1: it is not
       Block block{};
     };
 
-    bool is_on = true, is_under_way = false, is_unlike = false;  // unlike: no request gets its slot from here on
-    std::uint64_t number = 0;                                    // of the step, from 1
-    Size now = 0;                                                // requests and returns of this step
-    std::vector<BlockUse> uses{};                                // of this step
-    std::vector<Size> before{};                                  // the bytes of the step before
+    bool is_on = true, is_under_way = false;
+    bool is_unlike = false;        // no request gets its slot from here on
+    bool is_in_lockstep = false;   // all requests and returns came as in the step that was laid out
+    std::uint64_t number = 0;      // of the step, from 1
+    Size now = 0;                  // requests and returns of this step
+    std::vector<BlockUse> uses{};  // of this step
+    std::vector<Size> before{};    // the bytes of the step before
+    int layouts = 0;               // of these
     std::byte* region = nullptr;
     Size bytes = 0, used = 0;  // of the region; blocks in it
+    Size taken_between = 0;    // bytes taken beside the region since the last step
     std::vector<Slot> slots{};
-    std::vector<std::uint32_t> conflicts{};
-    std::size_t next = 0;          // slot
-    Size unlike = 0;               // requests that came otherwise
-    std::vector<Block*> guests{};  // of the region, which have no slot
+    std::vector<std::uint32_t> in_use{};  // slots
+    std::vector<Block*> guests{};         // of the region, which have no slot
+    std::size_t next = 0;                 // slot
+    Size unlike = 0, refused = 0;         // requests that came otherwise, and whose slot was not free
   };
 
-  Block* place(Size bytes);
+  Block* take_next_slot(Size bytes) noexcept;
   Block* take_slot(std::size_t slot) noexcept;
-  Block* take_as_guest(Size bytes);
+  Block* take_as_guest(Size bytes) noexcept;
   void leave_region(Block* block) noexcept;
+  void note_use(Block* block, Size bytes) noexcept;
+  void note_return(const Block* block) noexcept;
+  void note_step();
   void make_region();
   bool drop_region() noexcept;
   void trim_kept() noexcept;
@@ -293,10 +304,7 @@ DSPP_INLINE MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const c
 DSPP_INLINE void Pool::begin_use(Block* block, Size bytes, Category category, const char* label) {
   static_cast<MemoryBlock<Pool>&>(*block) = {block->data, bytes, category, 0, this, label, nullptr, nullptr};
   block->use = ++uses_;
-  if (steps_ && steps_->is_under_way) {
-    block->step = steps_->number, block->request = steps_->uses.size();
-    steps_->uses.push_back({.begin = steps_->now++, .bytes = bytes});
-  }
+  if (steps_ && steps_->is_under_way) note_use(block, bytes);
   slack_ += block->capacity() - bytes;
   link(block);
   live_[category] += bytes;
@@ -333,16 +341,20 @@ DSPP_INLINE void Pool::trim() noexcept {
 
 DSPP_INLINE Pool::Block* Pool::acquire(Size bytes) {
   if (steps_ && steps_->region)
-    if (Block* placed = place(bytes)) return placed;
+    if (Block* own = take_next_slot(bytes)) return own;
   const auto found = sizes_.lower_bound(bytes);
   if (found != sizes_.end() && found->first == bytes && found->second.kept) return take_kept(found->second.kept);
   const Size before = tracing_ ? tracing_->peak : 0;  // a trace counts its own peak
   const Size most = reserved_at_most(std::max({peak_, before, live_total_ + bytes}));
-  if (reserved_ + bytes > most)
+  const Size limited = limit_ > 0 ? std::min(limit_, most) : most;
+  if (reserved_ + bytes > limited) {
     if (Block* larger = larger_kept(found, bytes)) return larger;
-  make_room(bytes, limit_ > 0 ? std::min(limit_, most) : most);
+    if (Block* guest = take_as_guest(bytes)) return guest;
+  }
+  make_room(bytes, limited);
   Block* block = create(bytes);
   if (block) return block;
+  if (Block* guest = take_as_guest(bytes)) return guest;
   const bool has_kept = oldest_ != nullptr;
   trim_kept();
   return drop_region() || has_kept ? create(bytes) : nullptr;
@@ -369,6 +381,7 @@ DSPP_INLINE Pool::Block* Pool::create(Size bytes) {
   block->size_class = size_class;
   ++size_class->second.blocks;
   reserved_ += bytes;
+  if (steps_ && !steps_->is_under_way) steps_->taken_between += bytes;
   peak_reserved_ = std::max(peak_reserved_, reserved_);
   return block.release();
 }

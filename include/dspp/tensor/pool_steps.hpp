@@ -4,16 +4,18 @@
 /// A step's requests and returns are noted. After the first step, and again when two steps were alike that the region
 /// does not fit, each block that was returned within its step gets a slot: a place in the region that no block has
 /// which is in use at the same time (block_layout.hpp). In the steps from there on, the n-th request gets the n-th
-/// slot if it has its bytes, and if nothing that is in use overlaps it: a block may be kept longer than it was, such
-/// as a loss that the caller holds. A few requests may come besides, from the rest of the Pool. After more the step is
-/// unlike the others: its requests, as those between steps, are guests in the gaps of the region, which is given back
-/// after it.
+/// slot if it has its bytes, and if nothing that is in use overlaps it: a block may be kept longer than it was. A few
+/// requests may come besides. After more the step is unlike the others, and the region is given back after it. What
+/// has no slot, or comes between steps, is served as without a region, and in its gaps where the Pool would take more
+/// than it may.
 #pragma once
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <utility>
+#include <vector>
 
 #include <dspp/tensor/pool.hpp>
 
@@ -41,9 +43,11 @@ DSPP_INLINE void Pool::begin_step() {
   if (!steps_) lay_out_steps(!detail::guards_single_blocks);
   Steps& steps = *steps_;
   if (!steps.is_on || steps.is_under_way || traces_ > 0) return;
+  if (std::exchange(steps.taken_between, 0) > steps.bytes / 8 && steps.region) trim_kept();  // of an evaluation
   steps.is_under_way = true, steps.is_unlike = false;
+  steps.is_in_lockstep = steps.region && steps.used == 0;
   ++steps.number;
-  steps.now = steps.unlike = 0, steps.next = 0;
+  steps.now = steps.unlike = steps.refused = 0, steps.next = 0;
   steps.uses.clear();
 }
 
@@ -51,90 +55,135 @@ DSPP_INLINE void Pool::abandon_step() noexcept {
   if (steps_) steps_->is_under_way = false;
 }
 
-DSPP_INLINE void Pool::end_step() {
+DSPP_INLINE void Pool::end_step() noexcept {
   if (!steps_ || !steps_->is_under_way) return;
+  steps_->is_under_way = false;
+  try {
+    note_step();
+  } catch (const std::bad_alloc&) {  // a step without a region
+    steps_->before.clear();
+    steps_->layouts = 0;
+  }
+}
+
+DSPP_INLINE void Pool::note_step() {
   Steps& steps = *steps_;
-  steps.is_under_way = false;
   const bool is_first = steps.before.empty();
   bool is_as_before = steps.before.size() == steps.uses.size();
   for (std::size_t i = 0; is_as_before && i < steps.uses.size(); ++i)
     is_as_before = steps.before[i] == steps.uses[i].bytes;
+  if (!is_as_before) steps.layouts = 0;
   steps.before.clear();
   for (const BlockUse& use : steps.uses) steps.before.push_back(use.bytes);
-  const bool fits = steps.region && steps.unlike == 0 && steps.next == steps.slots.size();
-  if (steps.region && !fits) {
-    trim_kept();
-    if ((steps.is_unlike || is_as_before) && !drop_region()) return;
-  }
-  if (!steps.region && (is_first || is_as_before)) make_region();
+  const bool is_whole = steps.next + static_cast<std::size_t>(Steps::most_unlike) >= steps.slots.size();
+  const bool fits = steps.unlike == 0 && steps.refused == 0 && is_whole;
+  if ((steps.region && fits) || steps.layouts == Steps::most_layouts) return;
+  if (steps.region && (steps.is_unlike || is_as_before)) drop_region();
+  if (steps.region || !(is_first || is_as_before)) return;
+  ++steps.layouts;
+  make_region();
 }
 
-/// Of a request while there is a region; null: it is served elsewhere.
-DSPP_INLINE Pool::Block* Pool::place(Size bytes) {
+/// More than a step may have, or no memory to note it: the step has no end.
+DSPP_INLINE void Pool::note_use(Block* block, Size bytes) noexcept {
   Steps& steps = *steps_;
-  if (traces_ > 0) return nullptr;
-  const bool is_next = steps.next < steps.slots.size() && steps.slots[steps.next].bytes == bytes;
-  if (bytes == 0) {
-    if (steps.is_under_way && is_next) ++steps.next;
-    return nullptr;
+  try {
+    if (steps.uses.size() == Steps::most_uses) return abandon_step();
+    steps.uses.push_back({.begin = steps.now++, .bytes = bytes});
+  } catch (const std::bad_alloc&) {
+    return abandon_step();
   }
-  if (!steps.is_under_way || steps.is_unlike) return take_as_guest(bytes);
-  if (is_next) return take_slot(steps.next++);
-  if (++steps.unlike <= Steps::most_unlike) return nullptr;
-  steps.is_unlike = true;
-  return take_as_guest(bytes);
+  block->step = steps.number, block->request = steps.uses.size() - 1;
+}
+
+DSPP_INLINE void Pool::note_return(const Block* block) noexcept {
+  Steps& steps = *steps_;
+  if (block->step != steps.number) return;
+  if (steps.is_in_lockstep) steps.is_in_lockstep = steps.slots[block->request].use.end == steps.now;
+  steps.uses[block->request].end = steps.now++;
+}
+
+/// Of a request while there is a region; null: it is served otherwise.
+DSPP_INLINE Pool::Block* Pool::take_next_slot(Size bytes) noexcept {
+  Steps& steps = *steps_;
+  if (!steps.is_under_way || steps.is_unlike) return nullptr;
+  if (steps.next < steps.slots.size() && steps.slots[steps.next].use.bytes == bytes) {
+    steps.is_in_lockstep = steps.is_in_lockstep && steps.slots[steps.next].use.begin == steps.now;
+    return take_slot(steps.next++);
+  }
+  steps.is_in_lockstep = false;
+  steps.is_unlike = ++steps.unlike > Steps::most_unlike;
+  return nullptr;
 }
 
 DSPP_INLINE Pool::Block* Pool::take_slot(std::size_t slot) noexcept {
   Steps& steps = *steps_;
   Steps::Slot& own = steps.slots[slot];
-  if (own.offset == Steps::elsewhere || own.is_used) return nullptr;
-  const auto end = slot + 1 < steps.slots.size() ? steps.slots[slot + 1].first_conflict : steps.conflicts.size();
-  for (std::size_t i = own.first_conflict; i < end; ++i)
-    if (steps.slots[steps.conflicts[i]].is_used) return nullptr;
-  for (const Block* guest : steps.guests)
-    if (guest->offset < own.offset + own.bytes && own.offset < guest->offset + guest->bytes) return nullptr;
-  own.is_used = true;
+  if (own.offset == Steps::elsewhere) return nullptr;
+  const auto is_over = [&](Size offset, Size bytes) {
+    return offset < own.offset + own.use.bytes && own.offset < offset + bytes;
+  };
+  bool is_free = true;
+  if (!steps.is_in_lockstep) {
+    for (const std::uint32_t other : steps.in_use)
+      is_free = is_free && !is_over(steps.slots[other].offset, steps.slots[other].use.bytes);
+    for (const Block* guest : steps.guests) is_free = is_free && !is_over(guest->offset, guest->bytes);
+  }
+  if (!is_free) {
+    ++steps.refused;
+    steps.is_in_lockstep = false;
+    return nullptr;
+  }
+  own.in_use = static_cast<std::int32_t>(steps.in_use.size());
+  steps.in_use.push_back(static_cast<std::uint32_t>(slot));  // there is room
   ++steps.used;
   own.block.data = steps.region + own.offset;
   own.block.offset = own.offset, own.block.slot = static_cast<std::int32_t>(slot);
   return &own.block;
 }
 
-/// In the last gap of the region that it fits in, where the fewest slots are, or nullptr; also for a small block, which
-/// may stay in a step and keep larger ones from their slots.
-DSPP_INLINE Pool::Block* Pool::take_as_guest(Size bytes) {
+/// In the last gap of the region that it fits in, where the fewest slots are, or nullptr.
+DSPP_INLINE Pool::Block* Pool::take_as_guest(Size bytes) noexcept {
+  if (!steps_ || !steps_->region || traces_ > 0 || bytes == 0) return nullptr;
   Steps& steps = *steps_;
-  if (bytes < steps.bytes / 64) return nullptr;
-  std::vector<std::pair<Size, Size>> taken;
-  for (const Steps::Slot& slot : steps.slots)
-    if (slot.is_used) taken.emplace_back(slot.offset, slot.offset + slot.bytes);
-  for (const Block* guest : steps.guests) taken.emplace_back(guest->offset, guest->offset + guest->bytes);
-  std::sort(taken.rbegin(), taken.rend());  // they do not overlap
-  Size end = steps.bytes;
-  for (const auto& [first, last] : taken) {
-    if (end - last >= bytes) break;
-    end = first;
+  try {
+    std::vector<std::pair<Size, Size>> taken;
+    for (const std::uint32_t slot : steps.in_use)
+      taken.emplace_back(steps.slots[slot].offset, steps.slots[slot].offset + steps.slots[slot].use.bytes);
+    for (const Block* guest : steps.guests) taken.emplace_back(guest->offset, guest->offset + guest->bytes);
+    std::sort(taken.rbegin(), taken.rend());  // they do not overlap
+    Size end = steps.bytes;
+    for (const auto& [first, last] : taken) {
+      if ((end - bytes) / Steps::alignment * Steps::alignment >= last && end >= bytes) break;
+      end = first;
+    }
+    if (end < bytes) return nullptr;
+    auto block = std::make_unique<Block>();
+    block->offset = (end - bytes) / Steps::alignment * Steps::alignment, block->bytes = bytes;
+    block->data = steps.region + block->offset;
+    steps.guests.push_back(block.get());
+    ++steps.used;
+    steps.is_in_lockstep = false;
+    return block.release();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
   }
-  const Size at = end - bytes;
-  if (at < 0) return nullptr;
-  auto block = std::make_unique<Block>();
-  block->data = steps.region + at;
-  block->offset = at, block->bytes = bytes;
-  steps.guests.push_back(block.get());
-  ++steps.used;
-  return block.release();
 }
 
 DSPP_INLINE void Pool::leave_region(Block* block) noexcept {
   Steps& steps = *steps_;
   --steps.used;
-  if (block->slot >= 0) {
-    steps.slots[static_cast<std::size_t>(block->slot)].is_used = false;
+  if (block->slot < 0) {
+    std::erase(steps.guests, block);
+    delete block;
     return;
   }
-  std::erase(steps.guests, block);
-  delete block;
+  std::int32_t& place = steps.slots[static_cast<std::size_t>(block->slot)].in_use;
+  const std::uint32_t last = steps.in_use.back();
+  steps.in_use[static_cast<std::size_t>(place)] = last;
+  steps.slots[last].in_use = place;
+  steps.in_use.pop_back();
+  place = -1;
 }
 
 /// From the uses of the step that ended.
@@ -143,25 +192,17 @@ DSPP_INLINE void Pool::make_region() {
   std::vector<BlockUse> within;
   std::vector<std::size_t> requests;
   for (std::size_t i = 0; i < steps.uses.size(); ++i)
-    if (steps.uses[i].end != BlockUse::still_used && steps.uses[i].bytes > 0)
+    if (steps.uses[i].end != BlockUse::still_used && steps.uses[i].bytes >= Steps::least_bytes)
       within.push_back(steps.uses[i]), requests.push_back(i);
-  if (within.empty() || within.size() > Steps::most_uses) return;
+  for (BlockUse& use : within) use.bytes = round_up(use.bytes, Steps::alignment);
+  if (within.empty()) return;
   const BlockLayout layout = lay_out(within);
-  if (live_total_ + layout.bytes > (limit_ > 0 ? limit_ : reserved_at_most(peak_))) return;
+  const Size most = limit_ > 0 ? limit_ : reserved_at_most(peak_);
+  if (live_total_ + slack_ + layout.bytes > most) return;
   std::vector<Steps::Slot> slots(steps.uses.size());
-  std::vector<std::uint32_t> conflicts;
-  for (std::size_t i = 0; i < slots.size(); ++i) slots[i].bytes = steps.uses[i].bytes;
+  for (std::size_t i = 0; i < slots.size(); ++i) slots[i].use = steps.uses[i];
   for (std::size_t w = 0; w < within.size(); ++w) slots[requests[w]].offset = layout.offsets[w];
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    Steps::Slot& own = slots[i];
-    own.first_conflict = static_cast<std::uint32_t>(conflicts.size());
-    if (own.offset == Steps::elsewhere) continue;
-    for (std::size_t w = 0; w < within.size(); ++w)
-      if (requests[w] != i && layout.offsets[w] < own.offset + own.bytes &&
-          own.offset < layout.offsets[w] + within[w].bytes)
-        conflicts.push_back(static_cast<std::uint32_t>(requests[w]));
-    if (conflicts.size() > Steps::most_conflicts) return;
-  }
+  steps.in_use.reserve(slots.size());
   trim_kept();
   const auto bytes = static_cast<std::size_t>(layout.bytes);
   steps.region = source_
@@ -169,7 +210,7 @@ DSPP_INLINE void Pool::make_region() {
                      : static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(block_alignment), bytes));
   if (!steps.region) return;
   steps.bytes = layout.bytes;
-  steps.slots = std::move(slots), steps.conflicts = std::move(conflicts);
+  steps.slots = std::move(slots);
   reserved_ += steps.bytes;
   peak_reserved_ = std::max(peak_reserved_, reserved_);
 }
@@ -181,7 +222,7 @@ DSPP_INLINE bool Pool::drop_region() noexcept {
   source_ ? source_->give(std::exchange(steps.region, nullptr), steps.bytes)
           : std::free(std::exchange(steps.region, nullptr));
   reserved_ -= std::exchange(steps.bytes, 0);
-  steps.slots.clear(), steps.conflicts.clear();
+  steps.slots.clear();
   return true;
 }
 

@@ -31,6 +31,7 @@ void Pool::order_kept(Less less) {
 }
 
 DSPP_INLINE void Pool::begin_trace() {
+  drop_region();
   tracing_ = std::make_unique<Tracing>();
   *tracing_ = {{.returned = traced_returned_}, live_total_, peak_, live_, peaks_, at_peak_};
   peak_ = live_total_;

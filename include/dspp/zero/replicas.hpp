@@ -35,7 +35,7 @@ class Replicas {
   constexpr Replicas(Memory<D>& memory, Memory<D>* host, const ReplicaGroups<D>& groups, const ReplicaConfig& config);
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
-  constexpr ~Replicas() { abandon(); }
+  constexpr ~Replicas() { drop_step(); }
 
   constexpr Memory<D>& memory() const { return *memory_; }
   /// For what rests in the host's memory; null if nothing does. The most bytes that were there.
