@@ -2,6 +2,8 @@
 /// Copies of boxes of elements, as slices, joins and transposes of dimensions need them.
 ///
 ///   copy_runs     y[i y_stride + j] = x[i x_stride + j]                    j < run, i < outer
+///   copy_mapped   bytes to mapped memory of the host, from the same or from the device's: between two places of the
+///                 host's memory cudaMemcpyAsync lets the host wait for the stream
 ///   copy_strided  y, dense, from x at other strides
 ///   exchange      of x and y
 ///   rotate        the last `by` bytes come to the front, in place
@@ -9,6 +11,7 @@
 /// Bytes     2 sizeof(T) an element; rotate four a byte
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include <dspp/ops/kernels.hpp>
@@ -27,6 +30,17 @@ struct CopyRuns {
 template <class T>
 void copy_runs(cudaStream_t stream, Size outer, Size run, T* y, Size y_stride, const T* x, Size x_stride) {
   launch_each(Work{"copy_runs", outer, run}, stream, outer * run, CopyRuns<T>{run, y_stride, x_stride, y, x});
+}
+
+inline void copy_mapped(cudaStream_t stream, void* to, const void* from, Size bytes) {
+  using Word = std::uint64_t;
+  constexpr Size width = sizeof(Word);
+  const bool in_words = bytes % width == 0 && (reinterpret_cast<std::uintptr_t>(to) % width) == 0 &&
+                        (reinterpret_cast<std::uintptr_t>(from) % width) == 0;
+  const auto copy = [&]<class T>(T, Size count) {
+    copy_runs<T>(stream, 1, count, static_cast<T*>(to), 0, static_cast<const T*>(from), 0);
+  };
+  in_words ? copy(Word{}, bytes / width) : copy(std::uint8_t{}, bytes);
 }
 
 template <class T>

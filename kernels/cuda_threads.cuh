@@ -20,6 +20,7 @@
 #include <utility>
 
 #include <dspp/cuda/threads.hpp>
+#include <kernels/copy.cuh>
 #include <kernels/cuda_memory.cuh>
 #include <kernels/rank_sum.cuh>
 
@@ -274,6 +275,7 @@ class CudaShare final : public dspp::detail::RankShare {
 
   void copy(void* to, const void* from, Size bytes) const {
     if (to == from || bytes == 0) return;
+    if (memory_.is_mapped(static_cast<const std::byte*>(to))) return copy_mapped(beside(), to, from, bytes);
     check_issued({"copy", 1, bytes}, beside(),
                  cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, beside()));
   }

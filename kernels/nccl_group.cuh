@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <dspp/comm/check.hpp>
+#include <kernels/copy.cuh>
 #include <kernels/nccl_line.cuh>
 
 namespace dspp::detail {
@@ -244,7 +245,11 @@ class NcclGroup final : public NcclLine, public std::enable_shared_from_this<Ncc
 
   /// On stream(), unless they are one.
   void copy(void* to, const void* from, Size bytes) {
-    if (to != from && bytes > 0)  // not waited for: it may be inside of a group of calls
+    if (to == from || bytes == 0) return;
+    // Not waited for: it may be inside of a group of calls.
+    if (owner().memory().is_mapped(static_cast<const std::byte*>(to)))
+      gpu::copy_mapped(stream(), to, from, bytes);
+    else
       gpu::check({"copy", 1, bytes},
                  cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()));
   }

@@ -127,6 +127,7 @@ class CudaMemory final : public CudaSource {
   /// stream is done, since CUDA would wait for the stream without the watcher.
   void add_mapped(std::byte* data, Size bytes) { mapped_[data] = bytes; }
   void remove_mapped(std::byte* data) noexcept { mapped_.erase(data); }
+  bool is_mapped(const std::byte* data) const;
   /// Whether memory may be given back to CUDA now, which may wait for the whole GPU.
   bool frees_now() const noexcept;
   /// Waits for all operations issued before, or until what failed was stopped.
@@ -160,7 +161,6 @@ class CudaMemory final : public CudaSource {
   void close() noexcept;
   /// Throws   Error(usage) for what the host reads or writes while a graph is captured
   void require_not_captured(const char* who) const;
-  bool is_mapped(const std::byte* data) const;
   /// A pinned buffer, once the copies under way are done if it is not there before.
   Storage<Pool> pinned_buffer(Size bytes, const char* who);
   void throw_found(const CudaFault& found);
@@ -175,8 +175,8 @@ class CudaMemory final : public CudaSource {
   std::shared_ptr<std::vector<std::function<void(const CudaFault&)>>> checks_of_step_;
   std::map<const std::byte*, Size> blocks_;  // taken, and not freed
   std::map<const std::byte*, Size> mapped_;
-  std::vector<std::byte*> later_;            // given back while the watcher was not idle, or a step was captured
-  std::vector<std::uint64_t> ranges_;        // under way, from the outermost
+  std::vector<std::byte*> later_;      // given back while the watcher was not idle, or a step was captured
+  std::vector<std::uint64_t> ranges_;  // under way, from the outermost
   std::uint64_t last_range_ = 0;
   PinnedCopies pinned_;
 };
