@@ -132,8 +132,7 @@ std::pair<std::vector<std::vector<float>>, int> run_chain(int leaves_out, int nu
 #if !DSPP_HAS_NVCC()
 TEST_CASE("each wait of a stream for an event is needed: without it, some order of the streams gives other values") {
   const auto right = run_chain(0, 0).first;
-  constexpr int most =
-      5000;  // few are needed, but on a busy machine the ranks' threads may take the same turns for long
+  constexpr int most = 5000;  // tries: on a busy machine the ranks' threads may take the same turns for long
   for (int rank = 0; rank < 2; ++rank) {
     const int waits = run_chain(rank, 0).second;
     CHECK(waits > 15);
