@@ -73,6 +73,8 @@ offload_by_policy() {
       policy="${policy%>}, $offload>"
       ;;
   esac
+  case $policy in *'Zero<3>'*) ;; *'Offload<Parameters,'*) refuse "--offload $1 needs a policy with Zero<3>, whose parameters are gathered to be used, but $policy has another stage. Add --policy \"Policy<Zero<3>, Bf16>\"." ;; esac
+  case $policy in *'Offload<Optimizer,Disk>'*) ;; *'Offload<Parameters,Disk>'*) refuse "--offload $1 needs optimizer:disk beside parameters:disk. Add it." ;; esac
 }
 
 # take_member <text>: refuses text that is not a member of a policy.

@@ -45,7 +45,7 @@ constexpr void check_replica_config(const ReplicaConfig& config) {
     require(part.share >= 0 && part.share <= 1 && part.most_bytes >= OffloadPart::unlimited, "dspp: OffloadPart needs a share from 0 to 1 and most_bytes of at least 0, but has others. Change them.",
             ErrorCode::usage);
   const bool fit = fits(parts.optimizer, config.optimizer) && fits(parts.parameters, config.parameters);
-  require(fit, "dspp: EngineConfig::offload needs Offload<what, Host> for a share or most_bytes of what, but the policy has another. Add it, or leave them out.",
+  require(fit, "dspp: EngineConfig::offload needs Offload<what, Host> for a share or most_bytes of what, but the policy has none, or another's. Leave them out.",
           ErrorCode::usage);
   // clang-format on
 }
