@@ -8,6 +8,7 @@
 
 #include <dspp/base/element.hpp>
 #include <dspp/placement/offload.hpp>
+#include <dspp/zero/replica_config.hpp>
 #include <dspp/tensor/pool.hpp>
 #include <dspp/zero/stage.hpp>
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <dspp/base/config.hpp>
+#include <dspp/base/types.hpp>
 
 namespace dspp {
 
