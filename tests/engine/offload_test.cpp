@@ -75,13 +75,7 @@ void check_parameters(Cell cell) {
   const Folder folder;
   const std::string path = folder.path.string();
   cell.offload.folder = path;
-  const auto train = [&]<class Q>(Q) {
-    Trained trained = laws::detail::train_as<Q, Gpt<Policy<P>>, O>(cell);
-    check_run(trained);
-    for (int r = 0; r < cell.ranks; ++r)
-      check_plan(plan_of<Gpt<Q>, O>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
-    return trained;
-  };
+  const auto train = [&]<class Q>(Q) { return train_as_values<O, Q, P>(cell); };
   const Trained resident = train(Policy<P, Zero<3>, Members...>{});
   const Trained offloaded = train(Policy<P, Zero<3>, Offload<Parameters, Host>, Members...>{});
   check_same_bits(offloaded, resident);
@@ -102,13 +96,7 @@ void check_parameters_on_disk(Cell cell) {
   const Folder folder;
   const std::string path = folder.path.string();
   cell.offload.folder = path;
-  const auto train = [&]<class Q>(Q) {
-    Trained trained = laws::detail::train_as<Q, Gpt<Policy<P>>, O>(cell);
-    check_run(trained);
-    for (int r = 0; r < cell.ranks; ++r)
-      check_plan(plan_of<Gpt<Q>, O>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
-    return trained;
-  };
+  const auto train = [&]<class Q>(Q) { return train_as_values<O, Q, P>(cell); };
   const Trained state = train(Policy<P, Zero<3>, Offload<Optimizer, Disk>, Members...>{});
   const Trained all = train(Policy<P, Zero<3>, Offload<Optimizer, Disk>, Offload<Parameters, Disk>, Members...>{});
   check_same_bits(all, state);
@@ -139,13 +127,7 @@ TEST_CASE(
 
 TEST_CASE("a share of state and values, or so many bytes, moves to the host's memory, in the same bits") {
   using P = Policy<Bf16, Zero<3>, Offload<Optimizer, Host>, Offload<Parameters, Host>>;
-  const auto train = [&]<class Q>(Q, const Cell& cell) {
-    Trained trained = laws::detail::train_as<Q, Gpt<Policy<Bf16>>, AdamW>(cell);
-    check_run(trained);
-    for (int r = 0; r < cell.ranks; ++r)
-      check_plan(plan_of<Gpt<Q>, AdamW>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
-    return trained;
-  };
+  const auto train = []<class Q>(Q, const Cell& cell) { return train_as_values<AdamW, Q, Bf16>(cell); };
   const Cell cell{.ranks = 2, .accumulate = 2, .steps = 3};
   const Trained resident = train(Policy<Bf16, Zero<3>>{}, cell), whole = train(P{}, cell);
   check_same_bits(whole, resident);
@@ -212,8 +194,7 @@ TEST_CASE("a part that cannot be, or of what is not offloaded to the host's memo
   CHECK(construct(Moves{}, {.optimizer = {.share = 0.5}}) == "no error");
   for (const OffloadPart& part : {OffloadPart{.share = -0.1}, OffloadPart{.share = 1.1}, OffloadPart{.share = NAN},
                                   OffloadPart{.most_bytes = -2}})
-    CHECK(construct(Moves{}, {.optimizer = part}).find("OffloadPart needs a share from 0 to 1") !=
-          std::string::npos);
+    CHECK(construct(Moves{}, {.optimizer = part}).find("OffloadPart needs a share from 0 to 1") != std::string::npos);
   const char* const other = "needs Offload<what, Host> for a share or most_bytes";
   CHECK(construct(Moves{}, {.parameters = {.share = 0.5}}).find(other) != std::string::npos);
   CHECK(construct(Policy<F32>{}, {.optimizer = {.most_bytes = 10}}).find(other) != std::string::npos);

@@ -203,6 +203,27 @@ TEST_CASE("a region that nothing is in makes room for a request that is longer")
   CHECK(pool.reserved() == 2 * region);
 }
 
+TEST_CASE("a block that is returned in place of another leaves that one its place") {
+  Pool pool;
+  pool.lay_out_steps(true);
+  const auto step = [&](bool returns_other) {
+    pool.begin_step();
+    Handle a(pool, 8192, Category::activations, "a"), b(pool, 8192, Category::activations, "b");
+    (returns_other ? b : a).release();
+    Handle c(pool, 8192, Category::activations, "c");
+    const Handle& live = returns_other ? a : b;
+    const bool apart = c.data() + c.bytes() <= live.data() || live.data() + live.bytes() <= c.data();
+    CHECK(apart);
+    a.release(), b.release(), c.release();
+    pool.end_step();
+  };
+  step(false);
+  CHECK(pool.region() == 2 * 8192);
+  step(false);
+  step(true);
+  step(false);
+}
+
 TEST_CASE("a step that is given up is not laid out, and a limit holds for the region") {
   Pool pool;
   pool.lay_out_steps(true);

@@ -36,7 +36,7 @@ Size most_at_once(const std::vector<BlockUse>& uses);
 /// bytes times time, the longest used, and orders like the first two) and puts each into the smallest gap that it fits
 /// in. The same for the same uses.
 ///
-/// Cost     the square of the number of blocks: milliseconds for 200, half a second for 8,000
+/// Cost     the square of the number of blocks: some milliseconds for 200, a second for 8,000
 /// Memory   of steps of training within half a percent of most_at_once (docs/benchmarks)
 /// Source   Pisarchyk and Lee 2020, arXiv:2001.03288 (greedy by size)
 BlockLayout lay_out(const std::vector<BlockUse>& uses);

@@ -326,7 +326,7 @@ DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
   slack_ -= block->capacity() - block->bytes;
-  if (steps_ && steps_->is_under_way && block->step == steps_->number) steps_->uses[block->request].end = steps_->now++;
+  if (steps_ && steps_->is_under_way) note_return(block);
   block->offset < 0 ? keep(block) : leave_region(block);
 }
 

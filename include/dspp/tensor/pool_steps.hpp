@@ -223,6 +223,7 @@ DSPP_INLINE bool Pool::drop_region() noexcept {
           : std::free(std::exchange(steps.region, nullptr));
   reserved_ -= std::exchange(steps.bytes, 0);
   steps.slots.clear();
+  steps.is_in_lockstep = false;
   return true;
 }
 
