@@ -4,5 +4,6 @@
 
 #include <dspp/observe/comparison.hpp>
 #include <dspp/observe/metrics.hpp>
+#include <dspp/observe/overlap.hpp>
 #include <dspp/observe/profile.hpp>
 #include <dspp/observe/table.hpp>

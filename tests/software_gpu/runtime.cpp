@@ -200,10 +200,13 @@ bool step(Stream& wanted) {
       throw;
     }
   }
-  s.time += item.product + item.message;
+  const Interval taken{s.time, s.time + item.product + item.message};
+  s.time = taken.end;
   Times& times = device().times[s.gpu];
+  if (item.product > 0) times.products.push_back(taken);
+  if (item.message > 0) times.messages.push_back(taken);
   times.computing += item.product, times.moving += item.message;
-  if (item.product + item.message > 0) times.end = std::max(times.end, s.time);
+  if (taken.begin < taken.end) times.end = std::max(times.end, s.time);
   if (item.records) *item.records = {true, s.time};
   return true;
 }
@@ -695,7 +698,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if (!is_device_memory(to) && !is_device_memory(from)) return cudaErrorInvalidValue;  // the host would wait
     kind = !from_device ? cudaMemcpyHostToDevice : to_device ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
   } else if (is_device_memory(to) != (kind != cudaMemcpyDeviceToHost) ||
-      is_device_memory(from) != (kind != cudaMemcpyHostToDevice))
+             is_device_memory(from) != (kind != cudaMemcpyHostToDevice))
     return cudaErrorInvalidValue;
   if (kind == cudaMemcpyHostToDevice) {
     if (char* const base = pinned_around(from, bytes)) {

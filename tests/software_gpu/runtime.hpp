@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include <dspp/observe/overlap.hpp>
+
 #include <software_gpu/block.hpp>
 
 enum cudaError_t {
@@ -55,9 +57,10 @@ void begin_times(double flops_per_second, double bytes_per_second);
 /// What the calling thread issues next is a product of so many operations, or a message of so many bytes.
 void issues_product(double flops);
 void issues_message(double bytes);
-/// Of one GPU: when its last stream is done, and what its products and messages took.
+/// Of one GPU: when its last stream is done, what its products and messages took, and when.
 struct Times {
   double end = 0, computing = 0, moving = 0;
+  std::vector<Interval> products{}, messages{};
 };
 Times times_of(int gpu);
 /// The calling thread's own time.
