@@ -2,6 +2,7 @@
 /// Side floor: what a job keeps of itself: metrics, tables, comparisons of plan and measurement.
 #pragma once
 
+#include <dspp/observe/communication_time.hpp>
 #include <dspp/observe/comparison.hpp>
 #include <dspp/observe/metrics.hpp>
 #include <dspp/observe/overlap.hpp>

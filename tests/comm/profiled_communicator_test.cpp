@@ -56,6 +56,60 @@ TEST_CASE("what is waited for late is told at the wait, and a dropped operation 
   });
 }
 
+TEST_CASE(
+    "an operation is in flight from its start until it was waited for, dropped or refused, but with other ranks") {
+  for (const int ranks : {1, 2})
+    ThreadsWorld::run(ranks, [ranks](Threads& inner) {
+      const auto kept = std::make_shared<Profiler>(100);
+      ProfiledCommunicator c(AnyCommunicator(inner), kept);
+      std::vector<float> x(100, 1), y(100, 2);
+      {
+        Pending<> first = c.start_all_reduce(buffer(x.data(), 100), Purpose::gradient);
+        Pending<> second = c.start_all_reduce(buffer(y.data(), 100), Purpose::gradient);
+        first.wait();
+        { const ProfiledKernel kernel(kept.get(), "zero"); }
+      }
+      { const ProfiledKernel kernel(kept.get(), "zero"); }
+      c.barrier();
+      CHECK_THROWS_AS(c.start_broadcast(buffer(x.data(), 100), 9, Purpose::scalar), Error);
+      const auto& flights = kept->flights();
+      const Profiler::Communication sum = kept->communication();
+      REQUIRE(flights.size() == (ranks == 1 ? 0 : 3));
+      if (ranks == 1) {
+        CHECK(sum.under_way + sum.hidden + sum.exposed == 0);
+        return;
+      }
+      const auto at = [&](std::size_t i) { return kept->events()[i]; };  // start, start, wait, zero, zero, barrier
+      CHECK(flights[0].begin == at(0).begin);
+      CHECK(flights[0].end >= at(2).end);
+      CHECK(flights[0].end <= at(3).begin);
+      CHECK(flights[1].begin == at(1).begin);
+      CHECK(flights[1].end >= at(3).end);
+      CHECK(flights[1].end <= at(4).begin);
+      CHECK(flights[2].begin == at(5).begin);
+      const auto length = [](const Profiler::Event& event) { return event.end - event.begin; };
+      CHECK(sum.under_way == flights[1].end - flights[0].begin + length(flights[2]));
+      CHECK(sum.hidden == length(at(3)));
+      CHECK(sum.exposed == length(at(0)) + length(at(1)) + length(at(2)) + length(at(5)));
+    });
+}
+
+TEST_CASE("what is in flight when a profile ends was under way until then") {
+  ThreadsWorld::run(2, [](Threads& inner) {
+    const auto profiler = std::make_shared<Profiler>(100);
+    std::vector<float> x(100, 1);
+    ProfiledCommunicator c(AnyCommunicator(inner), profiler);
+    Pending<> pending = c.start_all_reduce(buffer(x.data(), 100), Purpose::gradient);
+    CHECK(profiler->communication().under_way > 0);
+    profiler->stop();
+    const std::int64_t until_then = profiler->elapsed() - profiler->events().front().begin;
+    CHECK(profiler->communication().under_way == until_then);
+    pending.wait();
+    CHECK(profiler->communication().under_way == until_then);
+    CHECK(profiler->flights().empty());
+  });
+}
+
 TEST_CASE("an operation outlives the communicator that began it, and what comes after the profile is not told") {
   ThreadsWorld::run(2, [](Threads& inner) {
     auto profiler = std::make_shared<Profiler>(100);

@@ -73,6 +73,9 @@ void profiled_steps(int ranks) {
         CHECK(flops == paper.forward_flops + paper.backward_flops);
         CHECK(bytes == moved.total());
         CHECK(profile.seconds_in_work() <= profile.seconds);
+        const CommunicationTime& communication = profile.communication;
+        CHECK(communication.is_none() == (ranks == 1));
+        CHECK(communication.hidden + communication.exposed <= communication.under_way + 1e-9);
         CHECK(profile.limits.flops > 0);
         CHECK(profile.limits.bytes > 0);
       } else {
@@ -163,6 +166,87 @@ TEST_CASE("a timeline has a lane for each rank, and a second profile of a rank i
   CHECK(lanes.size() == 2);
   for (const char* name : {"forward blocks.1", "backward blocks.0", "step", "matmul", "reduce_scatter gradient"})
     CHECK_MESSAGE(names.count(name) == 1, name);
+}
+
+TEST_CASE(
+    "what is hidden of communication is that of the kept events, in the profile, in its trace and beside the plan") {
+  using P = Policy<Zero<3>>;
+  const Folder folder;
+  const std::string path = (folder.path / "trace.json").string();
+  constexpr double planned = 0.75;
+  constexpr int steps = 3;
+  std::array<CommunicationTime, 2> of_ranks;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [&](World<P>& world) {
+    Job<P> job(world);
+    job.step();
+    auto profiling = job.engine.profile(100'000);
+    for (int step = 0; step < steps; ++step) job.step();
+    profiling.stop();
+    profiling.set_planned_hidden(planned);
+    const Profile profile = profiling.profile();
+    of_ranks[static_cast<std::size_t>(world.rank())] = profile.communication;
+    CHECK(profile.table().ends_with(profile.communication.line(steps)));
+    const Rates rates = rates_of(profile);
+    REQUIRE(rates.are_given());
+    const Plan paper =
+        plan<Job<P>::Model>(small_gpt(0.1), Job<P>::sizes(),
+                            {.data = 2, .bucket_bytes = 8000, .check_ranks = 0, .rates = rates, .rank = world.place()});
+    CHECK(paper.seconds.moving > 0);
+    CHECK(paper.seconds.hidden() >= 0);
+    CHECK(paper.seconds.hidden() <= 1);
+    double in_kernels = 0;
+    for (const ProfileRow& row : profile.rows) in_kernels += row.collective ? 0 : row.seconds;
+    CHECK(steps * paper.seconds.computing == doctest::Approx(in_kernels));
+    profiling.write_trace(path);
+  });
+  const JsonTree trace = json_tree(read_file(path), path);
+  const auto& ranks = trace.find("otherData")->find("ranks")->items;
+  REQUIRE(ranks.size() == 2);
+  for (std::size_t r = 0; r < 2; ++r) {
+    CAPTURE(r);
+    const CommunicationTime& own = of_ranks[r];
+    REQUIRE(!own.is_none());
+    CHECK(own.hidden > 0);
+    CHECK(own.exposed > 0);
+    const JsonTree& of_rank = *ranks[r].find("communication");
+    CHECK(of_rank.find("under_way_seconds")->real == doctest::Approx(own.under_way));
+    CHECK(of_rank.find("hidden_share")->real == doctest::Approx(own.hidden_share()));
+    CHECK(of_rank.find("exposed_share")->real == doctest::Approx(own.exposed_share()));
+    CHECK(of_rank.find("planned_hidden_share")->real == planned);
+    const std::string counter = "communication hidden, rank " + std::to_string(r);
+    int counted = 0;
+    for (const JsonTree& event : trace.find("traceEvents")->items)
+      if (event.find("name")->string == counter) {
+        ++counted;
+        CHECK(event.find("ph")->string == "C");
+        CHECK(event.find("args")->find("percent")->real >= 0);
+        CHECK(event.find("args")->find("percent")->real <= 100);
+      }
+    CHECK(counted == steps);
+  }
+}
+
+TEST_CASE("of one rank there is no communication, and no share of it") {
+  using P = Policy<Zero<3>>;
+  const Folder folder;
+  const std::string path = (folder.path / "trace.json").string();
+  run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1}, [&](World<P>& world) {
+    Job<P> job(world);
+    auto profiling = job.engine.profile(100'000);
+    job.step();
+    profiling.set_planned_hidden(1);
+    const Profile profile = profiling.profile();
+    CHECK(profile.communication.is_none());
+    CHECK(profile.communication.hidden_share() == 0);
+    CHECK(!profile.communication.planned_hidden);
+    CHECK(profile.table().ends_with("\n  communication: none\n"));
+    CHECK(!rates_of(profile).are_given());
+    profiling.write_trace(path);
+  });
+  const std::string trace = read_file(path);
+  CHECK(trace.find("_share") == std::string::npos);
+  CHECK(trace.find("nan") == std::string::npos);
+  CHECK(trace.find("communication hidden") == std::string::npos);
 }
 
 TEST_CASE("a profile ends with its scope, also by an exception, and with a collective under way") {

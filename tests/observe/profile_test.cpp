@@ -140,7 +140,10 @@ TEST_CASE("the table has the longest first, small ones together, and what is bet
         "  beside                                              500.000   10.0 %\n"
         "  . all_gather parameter                        1.5   500.000   10.0 %            1.0\n"
         "  between operations                                  980.000   19.6 %\n"
-        "  all                                                5000.000  100.0 %\n");
+        "  all                                                5000.000  100.0 %\n"
+        "  communication: none\n");
+  profile.communication = {.under_way = 4, .hidden = 1, .exposed = 2.5};
+  CHECK(profile.table().ends_with("\n" + profile.communication.line(2)));
 }
 
 TEST_CASE("the JSON of a profile and its timeline are read back") {

@@ -50,8 +50,14 @@ class Profiler {
     int row = 0;                      ///< index in rows()
     std::int64_t begin = 0, end = 0;  ///< nanoseconds since the profile began
   };
+  /// Nanoseconds, each moment once.
+  struct Communication {
+    std::int64_t under_way = 0;  ///< from the start of a collective to its completion
+    std::int64_t hidden = 0;     ///< of it within kernels of this rank
+    std::int64_t exposed = 0;    ///< of it within collectives: starts and waits
+  };
 
-  /// Keeps the first `most_events` events.
+  /// Keeps the first `most_events` events, and as many flights.
   explicit Profiler(std::size_t most_events = 0);
 
   /// Returns a number that is not 0. end_range(number) also ends ranges that began later.
@@ -72,10 +78,17 @@ class Profiler {
   void begin_collective(const char* name, const char* purpose, bool of_layer);
   /// `is_call`: the collective was started, and not waited for.
   void end_collective(Size bytes, bool is_call = true) noexcept { end(bytes, is_call); }
+  /// The collective whose start is the work under way is one with other ranks, which is in flight until it is complete.
+  /// Returns what end_flight() takes.
+  Event begin_flight();
+  void end_flight(Event flight) noexcept;
 
   const std::vector<Row>& rows() const { return rows_; }
   const std::vector<Range>& ranges() const { return ranges_; }
   const std::vector<Event>& events() const { return events_; }
+  /// Collectives with other ranks that are complete: `row` of their start, then from there to their completion.
+  const std::vector<Event>& flights() const { return flights_; }
+  Communication communication() const;
   /// Events that came when most_events were kept.
   Size lost_events() const { return lost_; }
   /// Nanoseconds since the profile began.
@@ -106,8 +119,11 @@ class Profiler {
   std::map<Key, int> places_;
   std::vector<Range> ranges_;
   std::map<Range, int> range_numbers_;
-  std::vector<Event> events_;
+  std::vector<Event> events_, flights_;
   Size lost_ = 0;
+  Communication communication_;  // until none was in flight
+  Size in_flight_ = 0;
+  std::int64_t in_flight_since_ = 0;
   std::vector<Open> open_;  // ranges
   std::uint64_t numbers_ = 0;
   const void* parameter_ = nullptr;
@@ -199,7 +215,27 @@ DSPP_INLINE void Profiler::stop() {
   if (stopped_) return;
   end_range(0);  // all
   length_ = now();
+  communication_ = communication();
+  in_flight_ = 0;
   stopped_ = true;
+}
+
+DSPP_INLINE Profiler::Communication Profiler::communication() const {
+  Communication sum = communication_;
+  if (in_flight_ > 0) sum.under_way += elapsed() - in_flight_since_;
+  return sum;
+}
+
+DSPP_INLINE Profiler::Event Profiler::begin_flight() {
+  if (!stopped_ && in_flight_++ == 0) in_flight_since_ = begun_;
+  return {working_, begun_, begun_};
+}
+
+DSPP_INLINE void Profiler::end_flight(Event flight) noexcept {
+  if (stopped_) return;
+  flight.end = now();
+  if (--in_flight_ == 0) communication_.under_way += flight.end - in_flight_since_;
+  if (flights_.size() < most_events_) flights_.push_back(flight);
 }
 
 DSPP_INLINE void Profiler::begin(Row row) {
@@ -221,8 +257,11 @@ DSPP_INLINE void Profiler::begin(Row row) {
 DSPP_INLINE void Profiler::end(Size bytes, bool is_call) noexcept {
   if (stopped_) return;
   if (--depth_ > 0) return;
-  rows_[static_cast<std::size_t>(working_)].bytes += bytes;
-  note(working_, begun_, now(), is_call);
+  Row& sum = rows_[static_cast<std::size_t>(working_)];
+  sum.bytes += bytes;
+  const std::int64_t time = now();
+  if (in_flight_ > 0) (sum.kind == Kind::kernel ? communication_.hidden : communication_.exposed) += time - begun_;
+  note(working_, begun_, time, is_call);
 }
 
 DSPP_INLINE void Profiler::begin_kernel(const char* name, Size bytes) {

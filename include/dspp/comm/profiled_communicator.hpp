@@ -14,7 +14,8 @@
 namespace dspp {
 
 /// Another communicator, whose starts and waits it tells a profiler, each start with the bytes that this rank must
-/// read. A wait has in it the time for which this rank waits for the others, and for operations issued before.
+/// read. A wait has in it the time for which this rank waits for the others, and for operations issued before. With
+/// other ranks, an operation is in flight from its start until it was waited for, or dropped.
 class ProfiledCommunicator {
  public:
   ProfiledCommunicator(AnyCommunicator inner, std::shared_ptr<Profiler> profiler)
@@ -45,12 +46,8 @@ class ProfiledCommunicator {
     Recorder<AnyCommunicator> inner;  // plans what is read
     std::shared_ptr<Profiler> profiler;
   };
-  struct Operation {
-    std::shared_ptr<Told> told;
-    Collective collective;
-    Purpose purpose;
-    Pending<> pending;
-  };
+  class Flight;
+  struct Operation;
   /// Tells the profiler of a part of an operation.
   class Part;
 
@@ -82,6 +79,36 @@ class ProfiledCommunicator::Part {
   bool is_start_;
 };
 
+/// Begun within a Part, it ends after the last one.
+class ProfiledCommunicator::Flight {
+ public:
+  explicit Flight(Told& told) : told_(told) {}
+  Flight(const Flight&) = delete;
+  Flight& operator=(const Flight&) = delete;
+  ~Flight() {
+    if (is_under_way_) told_.profiler->end_flight(event_);
+  }
+
+  void begin() {
+    if (told_.inner.size() == 1) return;
+    event_ = told_.profiler->begin_flight();
+    is_under_way_ = true;
+  }
+
+ private:
+  Told& told_;
+  Profiler::Event event_{};
+  bool is_under_way_ = false;
+};
+
+struct ProfiledCommunicator::Operation {
+  std::shared_ptr<Told> told;
+  Collective collective;
+  Purpose purpose;
+  Flight flight;
+  Pending<> pending;  // destroyed, and so completed, before the flight ends
+};
+
 template <class Start>
 Pending<> ProfiledCommunicator::start(Collective collective, Purpose purpose, Start begin) {
   static constexpr detail::Completion completion{
@@ -94,9 +121,10 @@ Pending<> ProfiledCommunicator::start(Collective collective, Purpose purpose, St
       .drop = [](void* who, std::uint64_t) noexcept { delete static_cast<Operation*>(who); },
       .is_complete = [](const void* who,
                         std::uint64_t) { return static_cast<const Operation*>(who)->pending.is_complete(); }};
-  auto operation = std::make_unique<Operation>(Operation{told_, collective, purpose, {}});
+  std::unique_ptr<Operation> operation(new Operation{told_, collective, purpose, Flight(*told_), {}});
   const Part part(*told_, collective, purpose, true);
   operation->pending = begin();
+  operation->flight.begin();
   return Pending<>(&completion, operation.release(), 0);
 }
 
@@ -129,7 +157,9 @@ DSPP_INLINE Pending<> ProfiledCommunicator::start_all_gather(std::span<const Gat
   return start(Collective::all_gather, p, [&] { return told_->inner.start_all_gather(pairs, p); });
 }
 DSPP_INLINE void ProfiledCommunicator::barrier(CallSite site) {
+  Flight flight(*told_);
   const Part part(*told_, Collective::barrier, Purpose::scalar, true);
+  flight.begin();
   told_->inner.barrier(site);
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include <dspp/observe/profile.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/matmul.hpp>
+#include <dspp/zero/overlap_clock.hpp>
 
 namespace dspp {
 
@@ -31,11 +33,15 @@ namespace dspp {
 template <class P>
 RateLimits measured_limits(World<P>& world);
 
+/// The rates at which a plan's step would take a profile's time: its operations, over the time in kernels, and what
+/// collectives read of values and gradients, over the time in them. Not given where the profile has none of one.
+Rates rates_of(const Profile& profile);
+
 /// Until it is stopped or gone, it times every kernel, copy and collective of an engine's rank; see Engine::profile.
 /// The engine's results are the same bits. The engine outlives it.
 ///
 /// Cost     measured_limits once; two reads of a clock for each kernel
-/// Memory   of the host: a row for each operation of each layer, 24 bytes an event
+/// Memory   of the host: a row for each operation of each layer, 24 bytes an event, and as many a collective
 /// Throws   Error(state) if another profile of the rank is being taken
 template <class E>
 class Profiling {
@@ -56,8 +62,12 @@ class Profiling {
   void stop();
   /// This rank's, over the steps since it began.
   Profile profile();
-  /// Writes the events of all ranks, a lane each, in Chrome's trace format: ui.perfetto.dev shows it. A lane of which
-  /// not all events were kept says so in its name. Call on every rank; the first one writes.
+  /// Says what share of this rank's communication a plan hides, for what profile() and write_trace() give from then on:
+  /// seconds.hidden() of a plan at rates_of(profile()).
+  void set_planned_hidden(double share) { planned_hidden_ = share; }
+  /// Writes the events of all ranks, a lane each, in Chrome's trace format: ui.perfetto.dev shows it, with the share of
+  /// communication that was hidden in each step. A lane of which not all events were kept says so in its name.
+  /// `otherData` has the CommunicationTime of each rank. Call on every rank; the first one writes.
   ///
   /// Throws   Error(file)
   void write_trace(const std::string& path);
@@ -76,6 +86,7 @@ class Profiling {
   std::shared_ptr<Profiler> profiler_;
   std::vector<AnyCommunicator> plain_;  // the groups without a profiler; none: stopped
   Size steps_ = 0;                      // when it was stopped
+  std::optional<double> planned_hidden_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -104,9 +115,22 @@ DSPP_INLINE void refuse_second_profile() {
        "dspp: Engine::profile needs a rank of which no other profile is being taken, but one is. End that first.");
 }
 
-#endif  // DSPP_HAS_DEFINITIONS()
-
 }  // namespace detail
+
+DSPP_INLINE Rates rates_of(const Profile& profile) {
+  double flops = 0, computing = 0, bytes = 0, moving = 0;
+  for (const ProfileRow& row : profile.rows) {
+    const auto is_of = [&](Purpose purpose) { return row.operation.ends_with(std::string(" ") + name_of(purpose)); };
+    if (!row.collective)
+      flops += row.flops, computing += row.seconds;
+    else if (is_of(Purpose::parameter) || is_of(Purpose::gradient))
+      bytes += static_cast<double>(row.bytes), moving += row.seconds;
+  }
+  if (flops <= 0 || computing <= 0 || bytes <= 0 || moving <= 0) return {};
+  return {flops / computing, bytes / moving};
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 template <class P>
 RateLimits measured_limits(World<P>& world) {
@@ -199,19 +223,29 @@ Profile Profiling<E>::profile() {
   const Size steps = plain_.empty() ? steps_ : engine_.steps() + engine_.skipped_steps();
   Profile profile = profile_of(*profiler_, names(), steps - first_step_, limits_);
   profile.rank = engine_.world().host().rank();
+  if (!profile.communication.is_none()) profile.communication.planned_hidden = planned_hidden_;
   return profile;
 }
 
 template <class E>
 void Profiling<E>::write_trace(const std::string& path) {
   auto& ranks = engine_.world().host();
-  const std::string own = trace_lines(*profiler_, names(), ranks.rank());
-  std::string all = "{\"traceEvents\":[\n";
+  const Profile summary = profile();
+  const std::string events = trace_lines(*profiler_, names(), ranks.rank());
+  const std::string times = JsonObject()
+                                .add("rank", summary.rank)
+                                .add("steps", summary.steps)
+                                .add("communication", summary.communication.json())
+                                .text();
+  std::string lanes, list;
   for (int rank = 0; rank < ranks.size(); ++rank) {
-    const std::string lines = detail::text_of(ranks, own, rank);
-    if (ranks.rank() == 0) all += lines;
+    const std::string of_rank = detail::text_of(ranks, events, rank),
+                      times_of_rank = detail::text_of(ranks, times, rank);
+    if (ranks.rank() == 0) lanes += of_rank, list += (rank > 0 ? ",\n" : "") + times_of_rank;
   }
-  all += "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"args\":{\"name\":\"dspp\"}}]}\n";
+  const std::string all = "{\"traceEvents\":[\n" + lanes +
+                          R"({"ph":"M","name":"process_name","pid":0,"args":{"name":"dspp"}}],)" +
+                          "\n\"otherData\":{\"ranks\":[" + list + "]}}\n";
   all_or_none(ranks, [&] {
     if (ranks.rank() == 0) write_text_file(path, all);
   });

@@ -14,6 +14,7 @@
 
 #include <dspp/base/json_writer.hpp>
 #include <dspp/base/profiler.hpp>
+#include <dspp/observe/communication_time.hpp>
 #include <dspp/observe/table.hpp>
 
 namespace dspp {
@@ -50,6 +51,7 @@ struct Profile {
   Size steps = 0;
   RateLimits limits{};
   int rank = 0;
+  CommunicationTime communication{};
 
   /// The rows with the digits of layers' names as one: "blocks.*".
   Profile merged() const;
@@ -58,7 +60,7 @@ struct Profile {
   double seconds_in_work() const;
 
   /// Lines with line ends: the rows of merged(), in each pass and layer the longest first; those of less than half a
-  /// percent together; and the time between operations.
+  /// percent together; the time between operations; and the line of the communication.
   std::string table() const;
   JsonObject json() const;
 };
@@ -67,8 +69,8 @@ struct Profile {
 Profile profile_of(const Profiler& profiler, const NameOfParameter& name, Size steps, const RateLimits& limits = {});
 
 /// The rank's kept events, a line each, as objects of a list `traceEvents`: Chrome's trace format, which
-/// ui.perfetto.dev shows. `offset`: nanoseconds, added to each time. Each line ends with a comma. The name of the
-/// rank's lane says if events were not kept.
+/// ui.perfetto.dev shows, then the communication_counters. `offset`: nanoseconds, added to each time. Each line ends
+/// with a comma. The name of the rank's lane says if events were not kept.
 std::string trace_lines(const Profiler& profiler, const NameOfParameter& name, int rank, std::int64_t offset = 0);
 
 namespace detail {
@@ -144,12 +146,6 @@ DSPP_INLINE std::string without_numbers(const std::string& layer) {
     text += whole ? "*" : layer.substr(i, end - i);
     i = end - 1;
   }
-  return text;
-}
-
-DSPP_INLINE std::string fixed(double number, int decimals) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", decimals, number);
   return text;
 }
 
@@ -251,7 +247,7 @@ DSPP_INLINE std::string Profile::table() const {
   }
   line("between operations", std::max(0.0, seconds - seconds_in_work()), nullptr);
   line("all", seconds, nullptr);
-  return lines.text();
+  return lines.text() + communication.line(steps);
 }
 
 DSPP_INLINE JsonObject Profile::json() const {
@@ -274,6 +270,7 @@ DSPP_INLINE JsonObject Profile::json() const {
       .add("seconds", seconds)
       .add("limit_flops_per_second", limits.flops)
       .add("limit_bytes_per_second", limits.bytes)
+      .add("communication", communication.json())
       .add_json("rows", json_list_lines(list));
 }
 
@@ -284,6 +281,7 @@ DSPP_INLINE Profile profile_of(const Profiler& profiler, const NameOfParameter& 
     if (row.kind != Profiler::Kind::range && row.calls > 0)
       profile.rows.push_back(detail::named_row(profiler, row, name));
   profile.rows = detail::sum_of_equal(profile.rows);
+  profile.communication = communication_time_of(profiler);
   return profile;
 }
 
@@ -309,12 +307,12 @@ DSPP_INLINE std::string trace_lines(const Profiler& profiler, const NameOfParame
     heads.push_back(members.substr(0, members.size() - 1) + R"(,"ph":"X","pid":0,"tid":)" + lane);
   }
   const auto microseconds = [](std::int64_t nanoseconds) {
-    return detail::fixed(static_cast<double>(nanoseconds) * 1e-3, 3);
+    return detail::trace_time(static_cast<double>(nanoseconds));
   };
   for (const Profiler::Event& event : profiler.events())
     text += heads[static_cast<std::size_t>(event.row)] + ",\"ts\":" + microseconds(event.begin + offset) +
             ",\"dur\":" + microseconds(event.end - event.begin) + "},\n";
-  return text;
+  return text + communication_counters(profiler, rank, offset);
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
