@@ -8,8 +8,10 @@
 #include <dspp/tensor/category.hpp>
 #include <dspp/tensor/device.hpp>
 #include <dspp/tensor/ledger.hpp>
+#include <dspp/tensor/memory_timeline.hpp>
 #include <dspp/tensor/pool.hpp>
 #include <dspp/tensor/pool_steps.hpp>
+#include <dspp/tensor/pool_timeline.hpp>
 #include <dspp/tensor/pool_trace.hpp>
 #include <dspp/tensor/shape.hpp>
 #include <dspp/tensor/tensor.hpp>

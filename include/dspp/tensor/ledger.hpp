@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <dspp/tensor/block.hpp>
+#include <dspp/tensor/memory_timeline.hpp>
 
 namespace dspp {
 
@@ -27,13 +28,17 @@ class Ledger {
       peak_ = total_;
       at_peak_ = live_;
     }
-    return block;
+    return recorder_ ? recorder_->taken(*block, total_) : void(), block;
   }
 
   constexpr void give(MemoryBlock<Ledger>* block) {
-    live_.bytes[static_cast<int>(block->category)] -= block->bytes, total_ -= block->bytes;
+    live_.bytes[static_cast<int>(block->category)] -= block->bytes, total_ -= block->bytes,
+        recorder_ ? recorder_->given(block, total_) : void();
     delete block;
   }
+
+  /// Hears of each block that is taken or given back, at run time; null: none does.
+  constexpr void set_recorder(MemoryRecorder* recorder) { recorder_ = recorder; }
 
   constexpr Size live() const { return total_; }
   constexpr Size peak() const { return peak_; }
@@ -66,6 +71,7 @@ class Ledger {
   double flops_forward_ = 0, flops_backward_ = 0;
   int backward_depth_ = 0;
   std::uint64_t numbers_ = 0;
+  MemoryRecorder* recorder_ = nullptr;
 };
 
 }  // namespace dspp

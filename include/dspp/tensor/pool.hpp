@@ -18,6 +18,7 @@
 #include <dspp/tensor/block.hpp>
 #include <dspp/tensor/block_layout.hpp>
 #include <dspp/tensor/block_trace.hpp>
+#include <dspp/tensor/memory_timeline.hpp>
 
 namespace dspp {
 
@@ -106,6 +107,12 @@ class Pool {
   void lay_out_steps(bool on);
   /// The bytes of the region; 0: there is none.
   Size region() const { return steps_ ? steps_->bytes : 0; }
+
+  /// Notes the blocks in use, and from now on each that is taken or given back, in place of a timeline begun before;
+  /// not those of steps that a device repeats by graphs.
+  void begin_timeline(std::size_t most_events = 1'000'000);
+  /// What was noted, which ends; empty if none was begun.
+  MemoryTimeline end_timeline();
 
   /// Begins a trace, which notes what is given out between trace(true) and trace(false). There, blocks come in an order
   /// that depends on which are kept alone.
@@ -210,6 +217,7 @@ class Pool {
   void trim_kept() noexcept;
   template <class Less>
   void order_kept(Less less);
+  void note_taken(const Block& block) noexcept;
   void begin_use(Block* block, Size bytes, Category category, const char* label);
   Block* acquire(Size bytes);
   Block* larger_kept(SizeClasses::iterator from, Size bytes);
@@ -238,6 +246,7 @@ class Pool {
   };
   std::unique_ptr<Tracing> tracing_;
   std::unique_ptr<Steps> steps_;
+  std::unique_ptr<MemoryRecorder> recorder_;
   bool poisons_ = false;
   MemoryBlock<Pool>* first_ = nullptr;
   MemoryBlock<Pool>*oldest_ = nullptr, *newest_ = nullptr;             // of the kept blocks, in order of freeing
@@ -314,6 +323,7 @@ DSPP_INLINE void Pool::begin_use(Block* block, Size bytes, Category category, co
     peak_ = live_total_;
     at_peak_ = live_;
   }
+  if (recorder_) note_taken(*block);
   if (!tracing_ || !tracing_->is_on) return;
   block->trace = traces_;
   tracing_->trace.taken.push_back(block);
@@ -327,6 +337,7 @@ DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
   live_total_ -= block->bytes;
   slack_ -= block->capacity() - block->bytes;
   if (steps_ && steps_->is_under_way) note_return(block);
+  if (recorder_) recorder_->given(given, live_total_);
   block->offset < 0 ? keep(block) : leave_region(block);
 }
 
@@ -481,4 +492,5 @@ DSPP_INLINE std::string Pool::map_of_memory(Size requested, Category category, c
 }  // namespace dspp
 
 #include <dspp/tensor/pool_steps.hpp>
+#include <dspp/tensor/pool_timeline.hpp>
 #include <dspp/tensor/pool_trace.hpp>
