@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -154,9 +155,18 @@ consteval bool must_fit() {
 }
 
 namespace detail {
+struct PaperRecording;
 template <class Model, class Optimizer, class Config>
 constexpr Plan plan_with(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer,
-                         const ReplicaConfig& zero);
+                         const ReplicaConfig& zero, PaperRecording* recording = nullptr);
+
+template <class P>
+constexpr ReplicaConfig planned_replica_config(const BatchSizes& sizes, const PlanOptions& options) {
+  return replica_config<P>(sizes, {.bucket_bytes = options.bucket_bytes,
+                                   .prefetch_bytes = options.prefetch_bytes,
+                                   .live_bytes = options.live_bytes,
+                                   .offload = options.offload});
+}
 
 /// A micro-batch of these sizes: the model's new_batch, or the batch's own, or tokens and targets.
 template <class Model, class Memory>
@@ -201,6 +211,30 @@ constexpr void take_step_on_paper(Engine& engine, const PlanOptions& options) {
   }
 }
 
+/// Notes the blocks of the step behind `steps_before` others, at run time: plan/timeline.hpp.
+struct PaperRecording {
+  Size steps_before = 0;
+  MemoryRecorder recorder{std::numeric_limits<std::size_t>::max()};
+  MemoryTimeline timeline{};
+
+  template <class Engine>
+  void begin(Engine& engine, const PlanOptions& options) {
+    for (Size i = 0; i < steps_before; ++i) take_step_on_paper(engine, options);
+    recorder.begin(engine.world().memory().live());
+  }
+  void end(Ledger& ledger) {
+    ledger.set_recorder(nullptr);
+    timeline = std::move(recorder).timeline();
+  }
+};
+
+template <class Engine>
+constexpr void take_planned_step(Engine& engine, const PlanOptions& options, PaperRecording* recording) {
+  recording ? recording->begin(engine, options) : void();
+  take_step_on_paper(engine, options);
+  recording ? recording->end(engine.world().memory()) : void();
+}
+
 /// The place of a rank among nodes of consecutive ranks, and its groups by node, as a world has them.
 template <Device D>
 constexpr NodePlace connect_nodes(const Mesh& mesh, int rank, const PlanOptions& options, Groups<D>& groups) {
@@ -224,7 +258,7 @@ constexpr NodePlace connect_nodes(const Mesh& mesh, int rank, const PlanOptions&
 
 /// One step, from the construction of engine and average on: all but what the ledger sums up at the end.
 template <class Engine>
-constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& result) {
+constexpr void train_on_paper(Engine& engine, const PlanOptions& options, PaperRecording* recording, Plan& result) {
   auto& world = engine.world();
   auto& ledger = world.memory();
   result.start_traffic = world.traffic();
@@ -234,9 +268,9 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
   if (const auto* const host = engine.replicas().host_memory()) result.host_resident = host->live();
   if (options.graphs) {
     const auto inputs = planned_batch(engine.model(), engine.sizes(), options, ledger);
-    take_step_on_paper(engine, options);
+    take_planned_step(engine, options, recording);
   } else {
-    take_step_on_paper(engine, options);
+    take_planned_step(engine, options, recording);
   }
   if (options.rates.are_given()) result.seconds = engine.replicas().seconds();
   result.parameters = engine.parameter_count();
@@ -263,7 +297,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& 
 /// plan() with what the policy says of states and their traffic as values.
 template <class Model, class Optimizer, class Config>
 constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, const PlanOptions& options,
-                                 Optimizer optimizer, const ReplicaConfig& zero) {
+                                 Optimizer optimizer, const ReplicaConfig& zero, PaperRecording* recording) {
   using D = PaperOf<DeviceOf<typename Model::policy>>;
   using PaperModel = rebind<Model, D>;
   using P = typename PaperModel::policy;
@@ -290,6 +324,7 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
                   .optimizer_tier = Model::policy::optimizer_tier,
                   .parameter_tier = Model::policy::parameter_tier};
   Ledger ledger;
+  ledger.set_recorder(recording ? &recording->recorder : nullptr);
   {
     Groups<D> groups{Recorder<>(rank, mesh.world_size(), options.sum_order),
                      Recorder<>(replicas.position(rank), replicas.size, options.sum_order)};
@@ -305,9 +340,9 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config, zero);
     if (options.average) {
       const WeightAverage average(engine, 0);
-      detail::train_on_paper(engine, options, result);
+      detail::train_on_paper(engine, options, recording, result);
     } else {
-      detail::train_on_paper(engine, options, result);
+      detail::train_on_paper(engine, options, recording, result);
     }
   }
   result.peak = ledger.peak();
@@ -320,12 +355,8 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
 
 template <class Model, class Optimizer, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
-  const EngineConfig engine{.bucket_bytes = options.bucket_bytes,
-                            .prefetch_bytes = options.prefetch_bytes,
-                            .live_bytes = options.live_bytes,
-                            .offload = options.offload};
   return detail::plan_with<Model>(config, sizes, options, optimizer,
-                                  detail::replica_config<typename Model::policy>(sizes, engine));
+                                  detail::planned_replica_config<typename Model::policy>(sizes, options));
 }
 
 template <class Model, class Optimizer, class Config>
