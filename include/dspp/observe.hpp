@@ -4,6 +4,7 @@
 
 #include <dspp/observe/communication_time.hpp>
 #include <dspp/observe/comparison.hpp>
+#include <dspp/observe/memory_map.hpp>
 #include <dspp/observe/metrics.hpp>
 #include <dspp/observe/overlap.hpp>
 #include <dspp/observe/profile.hpp>
