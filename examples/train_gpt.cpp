@@ -29,6 +29,7 @@
 #include "train_gpt/policy_name.hpp"
 #include "train_gpt/report.hpp"
 #include "train_gpt/source.hpp"
+#include "train_gpt/step_memory.hpp"
 #include "train_gpt/step_profile.hpp"
 
 using namespace dspp;
@@ -96,6 +97,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const Size checked_before = engine.rank_check().count();
   Traffic of_saving;
   StepProfile profile(engine, job);
+  StepMemory<Model> memory(world.memory(), job, world.is_first());
   Pace pace(job, interrupt, world.host(), start.taken, start.skipped);
   Size saved = job.resume == job.save ? start.taken : -1;  // the step of the last checkpoint
   const auto save_now = [&] {
@@ -106,7 +108,9 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   };
   while (!pace.over()) {
     engine.set_learning_rate(pace.learning_rate());
+    memory.begin_step();
     const StepReport done = engine.train_batch(data.step(pace.step() - start.taken));
+    memory.end_step();
     pace.end_step(done.loss, done.skipped, world.host());
     if (report) report->step(pace, done, engine.learning_rate(), tokens_per_step);
     if (job.save_every == 0 || pace.step() % job.save_every != 0 || pace.over()) continue;
@@ -128,7 +132,11 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .disk = engine.state().disk_bytes(),
                   .traffic = world.traffic() - before - of_saving,
                   .checks = engine.rank_check().count() - checked_before};
-  outcome.profile = profile.finish();
+  outcome.profile = profile.finish([&](const Rates& rates) {
+    PlanOptions options = plan_options(job);
+    options.rates = rates, options.rank = world.place();
+    return plan<Model>(job.model, job.sizes(), options).seconds;
+  });
   require_finite_parameters(engine, "a trained model");
   if (!job.save.empty()) save_now();
   const Evaluation held_out = evaluate(engine, source, held_out_sizes(job), held_out_windows(pace.interrupted()));
@@ -136,6 +144,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   outcome.validation_tokens = held_out.tokens;
   outcome.sample = sample_text(engine, job, *source);
   if (report) report->finish(outcome);
+  memory.write(plan_options(job), start.taken);
   profile.write_trace(world.is_first());
 }
 

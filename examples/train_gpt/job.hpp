@@ -12,6 +12,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <dspp/app/options.hpp>
 #include <dspp/base/error.hpp>
@@ -51,7 +52,7 @@ struct Job {
   double timeout = 600;
   dspp::SumOrder sum_order = dspp::SumOrder::rank;
   dspp::data::TextSplit split = dspp::data::TextSplit::blocks;  ///< of a resumed training, as it began
-  std::string save, load, resume, json, trace;
+  std::string save, load, resume, json, trace, memory_map;
   bool profile = false;
   Size save_every = 0;  ///< 0: at the end only
   Size sample = 200;
@@ -121,6 +122,8 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   options.add("--json", job.json, TextKind::path, "file for the figures at the end");
   options.add("--profile", job.profile, "prints where the time of the steps went, by pass, layer and operation");
   options.add("--trace", job.trace, TextKind::path, "file for a timeline of the steps, which ui.perfetto.dev shows");
+  options.add("--memory-map", job.memory_map, TextKind::path,
+              "file for the blocks of a step, planned and measured, with times and places");
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes or tokens to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
   std::string local_rank;
@@ -194,7 +197,9 @@ inline void check_paths(const Job& job) {
   if (job.data.empty() && job.tokens.empty())
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: train_gpt needs a text, but this build has no default one. Give --data PATH or --tokens FOLDER.");
-  for (const auto& [option, file] : {std::pair{"--json", job.json}, std::pair{"--trace", job.trace}}) {
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"--json", job.json}, {"--trace", job.trace}, {"--memory-map", job.memory_map}};
+  for (const auto& [option, file] : files) {
     if (file.empty()) continue;
     const fs::path folder = fs::path(file).has_parent_path() ? fs::path(file).parent_path() : fs::path(".");
     if (fs::is_directory(file, error)) refuse(option, file, "is a folder");
@@ -203,11 +208,14 @@ inline void check_paths(const Job& job) {
     if (fs::is_fifo(file, error) || fs::is_socket(file, error) || fs::is_block_file(file, error))
       refuse(option, file, "is a pipe, a socket or a disk");
     if (access(exists ? file.c_str() : folder.c_str(), W_OK) != 0) refuse(option, file, "is protected");
+    for (const auto& [other_option, other] : files) {
+      if (other_option == option) break;
+      if (!other.empty() &&
+          (fs::absolute(file, error).lexically_normal() == fs::absolute(other, error).lexically_normal() ||
+           fs::equivalent(file, other, error)))
+        refuse(option, file, "is the file of " + other_option);
+    }
   }
-  if (!job.trace.empty() &&
-      (fs::absolute(job.trace, error).lexically_normal() == fs::absolute(job.json, error).lexically_normal() ||
-       fs::equivalent(job.trace, job.json, error)))
-    refuse("--trace", job.trace, "is the file of --json");
   if (!job.save.empty()) {
     fs::path nearest = fs::absolute(job.save, error);
     while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();

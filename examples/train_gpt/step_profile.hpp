@@ -27,11 +27,18 @@ class StepProfile {
       if (job.profile || !job.trace.empty()) profiling_.emplace(engine, job.trace.empty() ? 0 : most_events);
   }
 
-  /// Ends it, and returns the table of this rank, if it is asked for.
-  std::string finish() {
+  /// Ends it, and returns the table of this rank if it is asked for, else the line of its communication.
+  /// `planned_seconds(rates)` are those of a step of this rank.
+  template <class Planned>
+  std::string finish([[maybe_unused]] Planned planned_seconds) {
     if constexpr (has_one) {
-      if (profiling_) profiling_->stop();
-      if (prints_) return profiling_->profile().table();
+      if (!profiling_) return {};
+      profiling_->stop();
+      const dspp::Rates rates = dspp::rates_of(profiling_->profile());
+      const dspp::StepSeconds planned = rates.are_given() ? planned_seconds(rates) : dspp::StepSeconds{};
+      if (planned.moving > 0) profiling_->set_planned_hidden(planned.hidden());
+      const dspp::Profile profile = profiling_->profile();
+      return prints_ ? profile.table() : profile.communication.line(profile.steps);
     }
     return {};
   }

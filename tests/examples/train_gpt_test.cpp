@@ -74,6 +74,10 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--json --save", "'--save' follows it"},
       {"--trace nothing", "is a folder"},
       {"--json same.json --trace ./same.json", "is the file of --json"},
+      {"--memory-map nothing", "is a folder"},
+      {"--memory-map absent/x.json", "does not exist"},
+      {"--json same.json --memory-map ./same.json", "is the file of --json"},
+      {"--trace same.json --memory-map same.json", "is the file of --trace"},
       {"--profile=all", "--profile needs no value, but got 'all'. Write --profile."},
       {"--save text.txt/below", "leads through a file"},
       {"--save text.txt", "leads through a file"},
@@ -124,7 +128,7 @@ TEST_CASE("--help lists every option") {
                              "--seconds",    "--ranks",          "--seed",       "--save",    "--device",
                              "--sum-order",  "--ranks-per-node", "--save-every", "--resume",  "--load",
                              "--json",       "--sample",         "--prompt",     "--profile", "--trace",
-                             "--live-bytes", "--prefetch-bytes"})
+                             "--live-bytes", "--prefetch-bytes", "--memory-map"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   // what ./dspp train --help prints
   CHECK(result.out == io::read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));
@@ -269,8 +273,40 @@ TEST_CASE("--profile prints a table of the steps, and --trace writes their timel
   CHECK(trace.find("traceEvents")->items.size() > 100);
   const Result plain = job.train("--steps 3 --ranks 2 --trace trace.json");
   CHECK(plain.out.find("a step of rank 0") == std::string::npos);
+  for (const Result* run : {&result, &plain}) {
+    CHECK(run->out.find("\n  communication under way ") != std::string::npos);
+    CHECK(run->out.find(" % hidden by the plan at these rates\n") != std::string::npos);
+  }
+  CHECK(job.train("--steps 3 --ranks 1 --trace trace.json").out.find("\n  communication: none\n") != std::string::npos);
   CHECK(plain.out.find("the timeline is in trace.json: ui.perfetto.dev shows it") != std::string::npos);
   CHECK(validation_line(plain) == validation_line(result));
+}
+
+TEST_CASE("--memory-map writes the blocks of the second step, or of the only one, planned as measured") {
+  const Job job;
+  for (const int steps : {1, 3}) {
+    CAPTURE(steps);
+    const Result result =
+        job.train("--steps " + std::to_string(steps) + " --ranks 2 --memory-map map.json --json result.json");
+    REQUIRE(result.status == 0);
+    CHECK(result.out.find("are in map.json: planned peak ") != std::string::npos);
+    const JsonTree map = json_tree(job.folder.read("map.json"), "a map");
+    CHECK(map.find("rank")->integer == 0);
+    CHECK(map.find("step")->integer == std::min(steps, 2));
+    const JsonTree &planned = *map.find("planned"), &measured = *map.find("measured");
+    CHECK((measured.find("region_bytes")->integer > 0) == (steps > 1));
+    for (const char* key : {"peak_bytes", "before_bytes", "live_bytes"})
+      CHECK_MESSAGE(planned.find(key)->text == measured.find(key)->text, key);
+    const auto &paper = planned.find("blocks")->items, &run = measured.find("blocks")->items;
+    REQUIRE(paper.size() == run.size());
+    CHECK(paper.size() > 100);
+    for (std::size_t i = 0; i < paper.size(); ++i)
+      for (const char* key : {"label", "category", "bytes", "begin", "end"})
+        CHECK_MESSAGE(paper[i].find(key)->text == run[i].find(key)->text, i, key);
+    const JsonTree figures = json_tree(job.folder.read("result.json"), "a result");
+    const double peak = figures.find("peak_bytes")->find("measured")->real;
+    if (steps == 1) CHECK(static_cast<double>(measured.find("peak_bytes")->integer) == peak);
+  }
 }
 
 TEST_CASE("a timeline that cannot be written costs neither the checkpoint nor the report") {
