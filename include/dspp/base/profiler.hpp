@@ -215,9 +215,9 @@ DSPP_INLINE void Profiler::stop() {
   if (stopped_) return;
   end_range(0);  // all
   length_ = now();
+  stopped_ = true;
   communication_ = communication();
   in_flight_ = 0;
-  stopped_ = true;
 }
 
 DSPP_INLINE Profiler::Communication Profiler::communication() const {

@@ -19,8 +19,8 @@ namespace dspp {
 /// each moment once. What is neither hidden nor exposed is the program's, between its operations.
 ///
 /// Thread ranks, MPI and TCP move the data of the Cpu while a rank is in a collective's calls: there `exposed` has all
-/// that the rank could not compute in, and `hidden` is a bound of what it hid, which a transport reaches that moves data
-/// by itself.
+/// that the rank could not compute in, and `hidden` is a bound of what it hid, which a transport reaches that moves
+/// data by itself.
 struct CommunicationTime {
   double under_way = 0;
   double hidden = 0;                       ///< of it within kernels of this rank

@@ -15,7 +15,8 @@ namespace dspp {
 /// offset of a block that lies elsewhere is null.
 JsonObject json_of(const MemoryTimeline& timeline);
 
-/// The content of a file of one rank's step: `rank`, `step`, counted from 1, and the timelines `planned` and `measured`.
+/// The content of a file of one rank's step: `rank`, `step`, counted from 1, and the timelines `planned` and
+/// `measured`.
 std::string memory_map(const MemoryTimeline& planned, const MemoryTimeline& measured, int rank, Size step);
 
 // ---------------------------------------------------------------------------------------------------------------------
