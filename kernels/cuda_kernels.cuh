@@ -192,8 +192,9 @@ DSPP_CUDA_INLINE void Kernel<kernels::Rotate, Cuda>::run(CudaMemory& on, Size by
 
 template <class T>
 void Kernel<kernels::Quantize<T>, Cuda>::run(CudaMemory& on, const QuantizedParts& parts, Size rows, Size columns,
-                                             const T* x, std::byte* to) {
-  gpu::quantize(gpu::stream_of(on), parts, rows, columns, x, reinterpret_cast<std::uint8_t*>(to));
+                                             const T* x, std::byte* to, T* error, double keep) {
+  gpu::quantize(gpu::stream_of(on), parts, rows, columns, x, reinterpret_cast<std::uint8_t*>(to), error,
+                static_cast<float>(keep));
 }
 template <class T>
 void Kernel<kernels::SumQuantized<T>, Cuda>::run(CudaMemory& on, const QuantizedParts& parts, Size senders, Size rows,

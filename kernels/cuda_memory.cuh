@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <dspp/cuda/device.hpp>
 #include <dspp/cuda/graphs.hpp>
@@ -422,6 +423,41 @@ DSPP_CUDA_INLINE std::int32_t CudaMemory::add_check(std::function<void(const Cud
   if (graphs_ != nullptr) return first_check_of_step + graphs_->add_check(std::move(sentence));
   checks_.push_back(std::move(sentence));
   return static_cast<std::int32_t>(checks_.size());
+}
+
+DSPP_CUDA_INLINE CudaLane::~CudaLane() {
+  if (is_under_way_)
+    cudaStreamWaitEvent(gpu::stream_of(*issuer_), static_cast<cudaEvent_t>(event_));
+  if (event_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event_));
+  if (stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
+}
+
+DSPP_CUDA_INLINE void CudaLane::start(Pool& memory, std::function<void(Pool&)> work) {
+  const gpu::Work what{"work beside"};
+  issuer_ = &static_cast<CudaSource&>(*memory.source()).issuer();
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  if (stream_ == nullptr) gpu::check(what, cudaStreamCreate(&stream)), stream_ = stream;
+  if (event_ == nullptr) gpu::check(what, cudaEventCreateWithFlags(&event, cudaEventDisableTiming)), event_ = event;
+  stream = static_cast<cudaStream_t>(stream_), event = static_cast<cudaEvent_t>(event_);
+  gpu::check(what, cudaEventRecord(event, gpu::stream_of(*issuer_)));
+  gpu::check(what, cudaStreamWaitEvent(stream, event));
+  is_under_way_ = true;
+  const struct Back {
+    CudaMemory& issuer;
+    void* stream;
+    cudaEvent_t event;
+    ~Back() {
+      cudaEventRecord(event, gpu::stream_of(issuer));
+      issuer.exchange_stream(stream);
+    }
+  } back{*issuer_, issuer_->exchange_stream(stream_), event};
+  work(memory);
+}
+
+DSPP_CUDA_INLINE void CudaLane::wait() {
+  if (!std::exchange(is_under_way_, false)) return;
+  gpu::check({"work beside"}, cudaStreamWaitEvent(gpu::stream_of(*issuer_), static_cast<cudaEvent_t>(event_)));
 }
 
 template <class T>

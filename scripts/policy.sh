@@ -4,10 +4,11 @@
 
 members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradients<F32> Gradients<Bf16> Gradients<F16>
   Gradients<ByUse> Shards<Within<Node>> SecondaryShards<Node> GatherAs<Int8> GatherAs<Int4> ReduceAs<Int8> ReduceAs<Int4>
+  ReduceAs<Int8,LoCo> ReduceAs<Int4,LoCo>
   SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
   AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Offload<Optimizer,Host> Offload<Optimizer,Disk>
   Offload<Parameters,Host> Offload<Parameters,Disk> Offload<Activations,Host> PartitionActivations Overlap<Off>
-  Cpu Cuda'
+  Delayed<1> Cpu Cuda'
 
 # take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".
 take_policy() {
@@ -27,7 +28,7 @@ take_policy() {
     member=${rest%%,*}
     case $member in
       *\>) ;;
-      Offload\<*) case $rest in *,*) member=$member,$(printf '%s' "${rest#*,}" | cut -d , -f 1) rest=${rest#*,} ;; esac ;;
+      Offload\<* | ReduceAs\<*) case $rest in *,*) member=$member,$(printf '%s' "${rest#*,}" | cut -d , -f 1) rest=${rest#*,} ;; esac ;;
     esac
     case $rest in
       *,) refuse "--policy needs a member after each comma, but \"$1\" ends with one. $example" ;;

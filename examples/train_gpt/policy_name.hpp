@@ -35,7 +35,8 @@ struct PolicyName {
     if (P::replica_traffic.gather_bits > 0)
       name += ", GatherAs<Int" + std::to_string(P::replica_traffic.gather_bits) + ">";
     if (P::replica_traffic.reduce_bits > 0)
-      name += ", ReduceAs<Int" + std::to_string(P::replica_traffic.reduce_bits) + ">";
+      name += ", ReduceAs<Int" + std::to_string(P::replica_traffic.reduce_bits) +
+              (P::replica_traffic.feeds_errors_back ? ", LoCo>" : ">");
     if (!P::replica_traffic.overlaps) name += ", Overlap<Off>";
     if (P::cp > 1) name += ", Cp<" + std::to_string(P::cp) + ">";
     if (P::tp > 1) name += ", Tp<" + std::to_string(P::tp) + ">";
@@ -50,6 +51,7 @@ struct PolicyName {
     if (P::parameter_tier == dspp::Tier::disk) name += ", Offload<Parameters, Disk>";
     if (P::activation_tier == dspp::Tier::host) name += ", Offload<Activations, Host>";
     if (P::partitions_activations) name += ", PartitionActivations";
+    if (P::delays_updates) name += ", Delayed<1>";
     if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }

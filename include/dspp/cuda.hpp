@@ -7,6 +7,7 @@
 #include <dspp/cuda/graphs.hpp>
 #include <dspp/cuda/host_memory.hpp>
 #include <dspp/cuda/kernels.hpp>
+#include <dspp/cuda/lane.hpp>
 #include <dspp/cuda/launch_watch.hpp>
 #include <dspp/cuda/library.hpp>
 #include <dspp/cuda/like_gpus.hpp>

@@ -6,6 +6,7 @@
 #include <dspp/placement/axes.hpp>
 #include <dspp/placement/broadcast_rules.hpp>
 #include <dspp/placement/context_rules.hpp>
+#include <dspp/placement/delayed.hpp>
 #include <dspp/placement/dimension_rules.hpp>
 #include <dspp/placement/placed.hpp>
 #include <dspp/placement/offload.hpp>

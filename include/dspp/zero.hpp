@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/zero/bucket.hpp>
+#include <dspp/zero/delayed_update.hpp>
 #include <dspp/zero/full_tensors.hpp>
 #include <dspp/zero/gradients.hpp>
 #include <dspp/zero/in_unit.hpp>

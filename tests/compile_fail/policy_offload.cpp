@@ -14,6 +14,10 @@
 // expected-error {{is undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.}}
 // expected-error {{dspp: Offload<...> needs Cpu or Cuda, whose operations take what is in the host's memory, but}}
 // expected-error {{the policy has another device. Drop one of them.}}
+// expected-error {{dspp: Policy needs one Delayed<1>, but names several. Keep one.}}
+// expected-error {{dspp: Delayed<steps> takes 1, but got another number. Name Delayed<1>.}}
+// expected-error {{dspp: Delayed<1> needs the optimizer's state in memory, since a step on a disk is undone if the}}
+// expected-error {{disk refuses it, but the policy has Offload<Optimizer, Disk>. Take Host, or drop Delayed.}}
 #include <dspp/placement/policy.hpp>
 
 using namespace dspp;
@@ -79,3 +83,13 @@ constexpr int degree = Policy<Tp<2>, PartitionActivations, Offload<Activations, 
 constexpr int degree = Policy<PartitionActivations>::tp + Policy<Tp<2>, SequenceParallel, PartitionActivations>::tp;
 #endif
 }  // namespace policy_with_partitioned_activations
+
+/// Updates that are delayed twice, by two steps, or beside a disk.
+namespace policy_with_updates_that_are_not_delayed {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Delayed<1>, Offload<Optimizer, Host>>::tp;
+#else
+constexpr int degree = Policy<Delayed<1>, Delayed<1>>::tp + Policy<Delayed<2>>::tp +
+                       Policy<Zero<1>, Delayed<1>, Offload<Optimizer, Disk>>::tp;
+#endif
+}  // namespace policy_with_updates_that_are_not_delayed

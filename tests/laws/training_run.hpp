@@ -71,6 +71,7 @@ struct Cell {
   OffloadConfig offload{};
   int ranks_per_node = 0;
   Size prefetch_bytes = next_unit, live_bytes = 0;
+  Size delay_after = 0;  ///< of a policy with Delayed<1>
 };
 
 /// The small configuration of a model with the cell's settings.
@@ -300,7 +301,8 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
                               .live_bytes = cell.live_bytes,
                               .loss_scale = cell.loss_scale,
                               .groups = cell.groups,
-                              .offload = cell.offload};
+                              .offload = cell.offload,
+                              .delay_after = cell.delay_after};
     using O = typename OptimizerOf<Optimizer>::type;
     Engine<Model, O> engine(world, Model(config_of<Model>(cell)), O{.lr = 1e-2}, sizes, config,
                             replicas_of(sizes, config));
@@ -345,6 +347,7 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
     record.skipped = engine.skipped_steps();
     record.loss_scale = engine.loss_scale();
     average.within([&] { gather_all(world, engine, trained.averages); });
+    engine.end_update();
     record_values(engine, record);
     gather_all(world, engine, trained.parameters);
   }

@@ -367,6 +367,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
     fail(ErrorCode::usage, "dspp: save_checkpoint needs a keep of at least 0, but got " + std::to_string(options.keep) +
                                ". 0 keeps all.");
   require_finite_parameters(engine, "saving", true);
+  engine.replicas().forget_errors();
   auto& ranks = engine.world().host();
   const bool first = engine.world().is_first();
   io::FileSystem system_itself;

@@ -12,6 +12,7 @@
 #include <dspp/cuda/graphs.hpp>
 #include <dspp/cuda/host_memory.hpp>
 #include <dspp/cuda/kernels.hpp>
+#include <dspp/cuda/lane.hpp>
 #include <dspp/cuda/library.hpp>
 #include <dspp/cuda/memory.hpp>
 #include <dspp/tensor/device.hpp>
@@ -27,6 +28,7 @@ struct Cuda {
   using Memory = Pool;
   using Imitated = Cuda;
   using HostMemory = CudaHostMemory;  ///< of what rests beside the GPU's memory
+  using Lane = CudaLane;              ///< of work beside its operations
   using Graphs = CudaGraphs;          ///< that repeat an engine's steps: see HasGraphs
 
   template <class T>

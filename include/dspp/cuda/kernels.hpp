@@ -139,7 +139,8 @@ struct Kernel<kernels::Rotate, Cuda> {
 };
 template <class T>
 struct Kernel<kernels::Quantize<T>, Cuda> {
-  static void run(CudaMemory& on, const QuantizedParts& parts, Size rows, Size columns, const T* x, std::byte* to);
+  static void run(CudaMemory& on, const QuantizedParts& parts, Size rows, Size columns, const T* x, std::byte* to,
+                  T* error = nullptr, double keep = 0);
 };
 template <class T>
 struct Kernel<kernels::SumQuantized<T>, Cuda> {

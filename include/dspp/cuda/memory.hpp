@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <dspp/cuda/pinned.hpp>
@@ -147,6 +148,8 @@ class CudaMemory final : public CudaSource {
 
   /// cudaStream_t
   void* stream() const { return stream_; }
+  /// Operations are issued to another cudaStream_t from now on; the one before. For CudaLane.
+  void* exchange_stream(void* stream) { return std::exchange(stream_, stream); }
   /// cudaStream_t; what uses it orders it against stream() by events.
   void* communication_stream() const { return communication_stream_; }
   CudaFault* fault() const { return fault_; }

@@ -141,7 +141,7 @@ class Engine {
   /// Throws   Error(usage) if the model has none of that name; Error(state) for a gradient at another time
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor gather_parameter(std::string_view name) {
-    finish_step();
+    end_update();
     return detail::collected(
         *this, name, [&](const auto& named, FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
@@ -177,7 +177,9 @@ class Engine {
   /// are dynamic; else it is that of the configuration.
   constexpr void resume(const TrainingProgress& progress);
   /// Ends what is in flight, so that tensors may be replaced by others of their extents.
-  constexpr void settle() { finish_step(), replicas().complete_all(), state_.settle(), graphs_.forget(); }
+  constexpr void settle() { end_update(), replicas().complete_all(), state_.settle(), graphs_.forget(); }
+  /// The same of the step, and of an update that a policy delays. Call it on every rank.
+  constexpr void end_update() { finish_step(), state_.end_update(); }
   /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
 
@@ -236,7 +238,6 @@ class Engine {
   }
   constexpr void abandon(MicroStep<D, B>& micro);
   constexpr void drop_step();
-  /// The seed of a micro-batch whose targets all count.
   constexpr double seed_of_all() const {
     return scale_.value() / static_cast<double>(world_.replicas().size() * sizes_.accumulate);
   }
@@ -304,6 +305,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
   detail::ask_stage_remedies(*this);
   weights_.materialize(
       [&](Bucket<T, D>& b) { state_.add(b, moments_in<Optimizer>(b), world_.seed(), world_.tp_rank()); });
+  if (replicas().config().delay_after != never_delayed) state_.prepare_updates(units());
   state_.settle();
   weights_.set_trained();
   replicas().check_reductions(check_.of_reductions());
@@ -329,7 +331,7 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::restart(Size steps) {
-  finish_step(), drop_step(), graphs_.forget();
+  end_update(), drop_step(), graphs_.forget();
   read_state(*this, [&] {
     for (Unit<T, D>* unit : units())
       for (Bucket<T, D>& b : unit->buckets()) state_.clear_moments(b);
@@ -344,8 +346,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress) {
   check_learning_rate(progress.learning_rate);
-  finish_step();
-  drop_step(), graphs_.forget();
+  end_update(), drop_step(), graphs_.forget();
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
   weights_.context().random.key = {progress.seed};

@@ -26,6 +26,8 @@ struct EngineConfig {
   ParameterGroups groups{};  ///< of parameters with rates or decay of their own, or frozen (nn/parameter_group.hpp)
   Size check_ranks = 100;    ///< steps between checks that ranks agree (rank_check.hpp); 0: no check
   OffloadConfig offload{};   ///< of what the policy offloads
+  Size delay_after = 40;     ///< updates that a policy with Delayed<1> does not delay: those of a training's first steps
+  ErrorFeedback error_feedback{};  ///< of ReduceAs<format, LoCo>
   bool graphs = false;  ///< train_batch repeats the launches of a step, on a device with graphs: see step_graphs.hpp
 };
 
@@ -38,6 +40,10 @@ constexpr void check_engine_config(const EngineConfig& config) {
   require(config.prefetch_bytes >= next_unit && config.live_bytes >= 0,
           "dspp: Engine needs prefetch_bytes and live_bytes of at least 0, but got less. Raise them, or leave them "
           "out.");
+  require(config.error_feedback.decay >= 0 && config.error_feedback.decay < 1 && config.error_feedback.reset_steps >= 1,
+          "dspp: Engine needs an error_feedback with a decay from 0 to below 1 and reset_steps of at least 1, but got "
+          "others. Change them.");
+  require(config.delay_after >= 0, "dspp: Engine needs a delay_after of at least 0, but got less. Raise it.");
   require(config.bucket_bytes >= 1, "dspp: Engine needs bucket_bytes of at least 1, but got less. Raise it.");
 }
 

@@ -183,6 +183,9 @@ DSPP_INLINE Facts detail::settings_facts(const BatchSizes& batch, const EngineCo
   facts.add("clip_norm", set.clip_norm);
   facts.add("bucket_bytes", set.bucket_bytes).add("check_ranks", set.check_ranks);
   facts.add("prefetch_bytes", set.prefetch_bytes).add("live_bytes", set.live_bytes);
+  facts.add("delay_after", set.delay_after);
+  facts.add("error_feedback.decay", set.error_feedback.decay);
+  facts.add("error_feedback.reset_steps", set.error_feedback.reset_steps);
   const OffloadPart &optimizer = set.offload.optimizer, &parameters = set.offload.parameters;
   facts.add("offload.optimizer.share", optimizer.share).add("offload.optimizer.most_bytes", optimizer.most_bytes);
   facts.add("offload.parameters.share", parameters.share).add("offload.parameters.most_bytes", parameters.most_bytes);

@@ -69,7 +69,9 @@ constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConf
           P::activation_tier,
           P::partitions_activations,
           config.prefetch_bytes,
-          config.live_bytes};
+          config.live_bytes,
+          P::delays_updates ? config.delay_after : never_delayed,
+          config.error_feedback};
 }
 
 }  // namespace dspp::detail

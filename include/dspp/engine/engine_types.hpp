@@ -71,6 +71,17 @@ constexpr bool check_optimizer_type() {
   return true;
 }
 
+/// P's update may be delayed, by an optimizer of type O.
+template <class P, class O>
+constexpr bool check_delayed() {
+  using S = Compute<typename P::Element>;
+  static_assert(!P::delays_updates || !(HasDirection<O, S> || asks_for_matrices<O>),
+                "dspp: Delayed<1> needs an optimizer that updates each element by itself, such as AdamW, since the "
+                "ranks do not meet in its update, but this one asks for norms or matrices. Take another, or drop "
+                "Delayed.");
+  return true;
+}
+
 template <class Model, class O>
 constexpr bool check_engine_types() {
   static_assert(has_loss<Model>(),
@@ -79,7 +90,7 @@ constexpr bool check_engine_types() {
   static_assert(loss_fits<Model>(),
                 "dspp: Engine needs a model with loss(tokens, targets) const or loss(const Mine<P>& batch) const, but "
                 "this one's has other parameters, a generic batch, or is not const. See docs/own_model.md.");
-  return check_optimizer_type<O, Compute<typename Model::Element>>();
+  return check_delayed<typename Model::policy, O>() && check_optimizer_type<O, Compute<typename Model::Element>>();
 }
 
 template <class E>

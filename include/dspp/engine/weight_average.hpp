@@ -60,7 +60,7 @@ class WeightAverage {
   ///          this rank's disk refuses a part: then the average is at its end
   constexpr void update() {
     require_own_weights();
-    engine_.finish_step();
+    engine_.end_update();
     broken_ = true;
     each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
     engine_.state().settle();
@@ -113,7 +113,7 @@ class WeightAverage {
  private:
   template <class F>
   constexpr void for_each_bucket(F f) {
-    engine_.finish_step();
+    engine_.end_update();
     for (auto* unit : engine_.units())
       for (auto& b : unit->trained_buckets()) f(b);
   }

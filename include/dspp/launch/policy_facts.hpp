@@ -27,7 +27,10 @@ Facts policy_facts() {
       .add("shards within nodes", P::replica_traffic.shards_within_node)
       .add("secondary shards", P::replica_traffic.secondary_shards)
       .add("bits of gathered elements", P::replica_traffic.gather_bits)
-      .add("bits of reduced elements", P::replica_traffic.reduce_bits);
+      .add("bits of reduced elements", P::replica_traffic.reduce_bits)
+      .add("error feedback", P::replica_traffic.feeds_errors_back)
+      .add("overlap", P::replica_traffic.overlaps)
+      .add("delayed updates", P::delays_updates);
   for (Axis axis : all_axes)
     if (axis != Axis::Data) facts.add(name_of(axis), P::degrees[axis]);
   return facts;

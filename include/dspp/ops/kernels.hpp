@@ -160,8 +160,9 @@ struct ComparePlacedDigest;
 struct NanIfAny;
 /// (Size bytes, Size by, std::byte* x): moves the last `by` bytes to the front, the others after them.
 struct Rotate;
-/// (QuantizedParts parts, Size rows, Size columns, const T* x, std::byte* to): part (c, r) of `to` is part (r, c) of x,
-/// which is [rows, columns, parts.count], quantized with scales of Compute<T>.
+/// (QuantizedParts parts, Size rows, Size columns, const T* x, std::byte* to, T* error, double keep): part (c, r) of
+/// `to` is part (r, c) of x, which is [rows, columns, parts.count], quantized with scales of Compute<T>. If `error` is
+/// not null, of x + error, of which what is lost comes to error = keep error + (1 - keep) lost; 0 in blocks of NaN.
 template <class T>
 struct Quantize;
 /// (QuantizedParts parts, Size senders, Size rows, const std::byte* from, T* y): y, [rows, parts.count], is the sum of

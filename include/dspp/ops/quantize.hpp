@@ -6,13 +6,14 @@
 
 namespace dspp::ops {
 
-/// Part (c, r) of `to` is part (r, c) of x, which is [rows, columns, parts.count], quantized.
+/// Part (c, r) of `to` is part (r, c) of x, which is [rows, columns, parts.count], quantized. With an `error` of as many
+/// elements, x + error is, and error becomes keep error + (1 - keep) times what that lost; 0 in blocks of NaN.
 ///
-/// Cost     reads x once
+/// Cost     reads x once; reads and writes `error` once
 template <class T, class D>
 constexpr void quantize(Memory<D>& memory, const QuantizedParts& parts, Size rows, Size columns, const T* x,
-                        std::byte* to) {
-  launch<kernels::Quantize<T>, D>(memory, parts, rows, columns, x, to);
+                        std::byte* to, T* error = nullptr, double keep = 0) {
+  launch<kernels::Quantize<T>, D>(memory, parts, rows, columns, x, to, error, keep);
 }
 
 /// y[p, i] = the sum over s of element i of part p of sender s, in order of the senders, in Compute<T>, rounded once.

@@ -36,6 +36,7 @@ struct Strategy {
   using ParameterOffloadChoice = detail::pick<detail::Role::offload_parameters, detail::Unnamed, Members...>;
   using ActivationOffloadChoice = detail::pick<detail::Role::offload_activations, detail::Unnamed, Members...>;
   using PartitionChoice = detail::pick<detail::Role::partition, detail::Unnamed, Members...>;
+  using DelayChoice = detail::pick<detail::Role::delay, detail::Unnamed, Members...>;
   using DeviceType = detail::pick<detail::Role::device, Cpu, Members...>;
 
   using Element = typename Precision::Element;
@@ -50,10 +51,12 @@ struct Strategy {
   static constexpr Tier parameter_tier = detail::TierOf<ParameterOffloadChoice>::tier;
   static constexpr Tier activation_tier = detail::TierOf<ActivationOffloadChoice>::tier;
   static constexpr bool partitions_activations = std::is_same_v<PartitionChoice, PartitionActivations>;
+  static constexpr bool delays_updates = !std::is_same_v<DelayChoice, detail::Unnamed>;
   static constexpr ReplicaTraffic replica_traffic{.shards_within_node = !std::is_same_v<ShardsChoice, detail::Unnamed>,
                                                   .secondary_shards = !std::is_same_v<SecondaryChoice, detail::Unnamed>,
                                                   .gather_bits = detail::bits_of<GatherChoice>,
                                                   .reduce_bits = detail::bits_of<ReduceChoice>,
+                                                  .feeds_errors_back = detail::feeds_back<ReduceChoice>,
                                                   .overlaps = std::is_same_v<OverlapChoice, detail::Unnamed>};
 
   /// The state of the residual stream, [batch, sequence, width], over Tp.
@@ -94,6 +97,7 @@ struct States {
   using OffloadedParameters = typename S::ParameterOffloadChoice;
   using OffloadedActivations = typename S::ActivationOffloadChoice;
   using Partition = typename S::PartitionChoice;
+  using Delay = typename S::DelayChoice;
 };
 /// The canonical form of S, on another device, with the states of another.
 template <class S, Device D, class Of = States<S>>
@@ -108,7 +112,8 @@ using strategy_of = typename Shortest<
     Choice<Defaults::OffloadChoice, typename Of::Offloaded>,
     Choice<Defaults::ParameterOffloadChoice, typename Of::OffloadedParameters>,
     Choice<Defaults::ActivationOffloadChoice, typename Of::OffloadedActivations>,
-    Choice<Defaults::PartitionChoice, typename Of::Partition>, Choice<Defaults::DeviceType, D>>::type;
+    Choice<Defaults::PartitionChoice, typename Of::Partition>, Choice<Defaults::DelayChoice, typename Of::Delay>,
+    Choice<Defaults::DeviceType, D>>::type;
 /// Plans take those as values, so that strategies that differ only in them share one model on paper.
 template <class S, Device D>
 using strategy_on_paper = strategy_of<S, D, States<Defaults>>;
@@ -126,7 +131,7 @@ struct Canonical {
       "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>, "
       "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
       "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
-      "Offload<what, where>, PartitionActivations, Cpu, Cuda and Meta, but one of its members is none of these. "
+      "Offload<what, where>, PartitionActivations, Delayed<1>, Cpu, Cuda and Meta, but one of its members is none of these. "
       "Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
@@ -149,6 +154,8 @@ struct Canonical {
       "drop it.");
   static_assert((is_known_format<M> && ...),
                 "dspp: GatherAs<format> and ReduceAs<format> take Int8 and Int4, but got another. Name one of them.");
+  static_assert((is_known_feedback<M> && ...),
+                "dspp: ReduceAs<format, feedback> takes LoCo, or no feedback, but got another. Name LoCo, or drop it.");
   static_assert((is_known_group<M> && ...),
                 "dspp: a policy takes Shards<Within<Node>> and SecondaryShards<Node>, but got one of another group of "
                 "ranks. Name Node.");
@@ -170,6 +177,10 @@ struct Canonical {
   static_assert(times_named<Role::offload_activations, M...> <= 1 && times_named<Role::partition, M...> <= 1,
                 "dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names several. "
                 "Keep one.");
+  static_assert(times_named<Role::delay, M...> <= 1,
+                "dspp: Policy needs one Delayed<1>, but names several. Keep one.");
+  static_assert((is_known_delay<M> && ...),
+                "dspp: Delayed<steps> takes 1, but got another number. Name Delayed<1>.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
   using Given = Strategy<M...>;
@@ -226,6 +237,9 @@ struct Canonical {
   static_assert(Given::parameter_tier != Tier::disk || Given::optimizer_tier == Tier::disk,
                 "dspp: Offload<Parameters, Disk> needs Offload<Optimizer, Disk>, since a step that a disk refuses is "
                 "undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.");
+  static_assert(!Given::delays_updates || Given::optimizer_tier != Tier::disk,
+                "dspp: Delayed<1> needs the optimizer's state in memory, since a step on a disk is undone if the disk "
+                "refuses it, but the policy has Offload<Optimizer, Disk>. Take Host, or drop Delayed.");
   static_assert(!Given::partitions_activations || (Given::TensorAxis::degree > 1 && !Given::sequence_parallel),
                 "dspp: PartitionActivations needs ranks of Tp that keep the same, but the policy has no Tp, or splits "
                 "the sequence over it by SequenceParallel. Drop one of them.");

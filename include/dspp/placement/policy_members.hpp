@@ -7,6 +7,7 @@
 #include <dspp/base/element.hpp>
 #include <dspp/ops/attention_kernels.hpp>
 #include <dspp/placement/axes.hpp>
+#include <dspp/placement/delayed.hpp>
 #include <dspp/placement/offload.hpp>
 #include <dspp/placement/replica_traffic.hpp>
 #include <dspp/tensor/device.hpp>
@@ -95,6 +96,7 @@ enum class Role {
   offload_parameters,
   offload_activations,
   partition,
+  delay,
   device,
   unknown
 };
@@ -119,8 +121,8 @@ template <class X>
 inline constexpr Role role_of<SecondaryShards<X>> = Role::secondary;
 template <class X>
 inline constexpr Role role_of<GatherAs<X>> = Role::gather;
-template <class X>
-inline constexpr Role role_of<ReduceAs<X>> = Role::reduce;
+template <class X, class F>
+inline constexpr Role role_of<ReduceAs<X, F>> = Role::reduce;
 template <class X>
 inline constexpr Role role_of<Overlap<X>> = Role::overlap;
 template <int N>
@@ -147,6 +149,8 @@ inline constexpr Role role_of<Offload<What, Where>> = std::is_same_v<What, Param
                                                                                           : Role::offload;
 template <>
 inline constexpr Role role_of<PartitionActivations> = Role::partition;
+template <int N>
+inline constexpr Role role_of<Delayed<N>> = Role::delay;
 template <Device D>
 inline constexpr Role role_of<D> = Role::device;
 
@@ -204,17 +208,25 @@ requires requires {
   X::bits;
 }
 inline constexpr int bits_of<GatherAs<X>> = X::bits;
-template <class X>
+template <class X, class F>
 requires requires {
   X::bits;
 }
-inline constexpr int bits_of<ReduceAs<X>> = X::bits;
+inline constexpr int bits_of<ReduceAs<X, F>> = X::bits;
+template <class Member>
+inline constexpr bool feeds_back = false;
+template <class X>
+inline constexpr bool feeds_back<ReduceAs<X, LoCo>> = true;
 template <class Member>
 inline constexpr bool is_known_format = true;
 template <class X>
 inline constexpr bool is_known_format<GatherAs<X>> = std::is_same_v<X, Int8> || std::is_same_v<X, Int4>;
-template <class X>
-inline constexpr bool is_known_format<ReduceAs<X>> = is_known_format<GatherAs<X>>;
+template <class X, class F>
+inline constexpr bool is_known_format<ReduceAs<X, F>> = is_known_format<GatherAs<X>>;
+template <class Member>
+inline constexpr bool is_known_feedback = true;
+template <class X, class F>
+inline constexpr bool is_known_feedback<ReduceAs<X, F>> = std::is_void_v<F> || std::is_same_v<F, LoCo>;
 template <class Member>
 inline constexpr bool is_known_group = true;
 template <class X>
@@ -226,6 +238,11 @@ template <class Member>
 inline constexpr bool is_known_overlap = true;
 template <class X>
 inline constexpr bool is_known_overlap<Overlap<X>> = std::is_same_v<X, Off>;
+
+template <class Member>
+inline constexpr bool is_known_delay = true;
+template <int N>
+inline constexpr bool is_known_delay<Delayed<N>> = N == 1;
 
 }  // namespace detail
 

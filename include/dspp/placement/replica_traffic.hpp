@@ -4,6 +4,7 @@
 #pragma once
 
 #include <dspp/base/config.hpp>
+#include <dspp/base/types.hpp>
 
 namespace dspp {
 
@@ -49,10 +50,23 @@ struct GatherAs {};
 /// A member of a policy whose gradients are reduced to shards over all replicas: gradients travel in that format,
 /// first inside of nodes, then their sums, quantized once more, across nodes. Sums are in f32.
 ///
+/// With LoCo, ReduceAs<Int4, LoCo>, what a rank's quantization loses comes to its next one, as ErrorFeedback says.
+///
 /// Error    of an element at most half a scale for each summand, that of its own block, and of each node's sum
-/// Source   Wang et al. 2023, arXiv:2306.10209 (ZeRO++, qgZ)
-template <class Format>
+/// Memory   with LoCo, of each rank, the whole gradient, and beside nodes that of its places on all nodes
+/// Source   Wang et al. 2023, arXiv:2306.10209 (ZeRO++, qgZ); Xie et al. 2024, arXiv:2407.04480 (LoCo)
+template <class Format, class Feedback = void>
 struct ReduceAs {};
+struct LoCo {};
+
+/// Of ReduceAs<format, LoCo>: error = decay error + (1 - decay) times what was lost of gradient + error. Errors are 0 at
+/// first, after so many steps, when a step is given up, and when a checkpoint is saved or loaded, so that a training
+/// that goes on from it has the bits of the one that saved it.
+struct ErrorFeedback {
+  double decay = 0.8;       ///< DeepSpeed's err_beta
+  Size reset_steps = 1024;  ///< DeepSpeed's reset_T
+  friend constexpr bool operator==(const ErrorFeedback&, const ErrorFeedback&) = default;
+};
 
 struct Off {};
 
@@ -68,6 +82,7 @@ struct ReplicaTraffic {
   bool secondary_shards = false;
   int gather_bits = 0;  ///< of a gathered element; 0: as it is
   int reduce_bits = 0;
+  bool feeds_errors_back = false;  ///< of reductions
   bool overlaps = true;  ///< runs beside forward and backward
 
   constexpr bool quantizes() const { return gather_bits > 0 || reduce_bits > 0; }

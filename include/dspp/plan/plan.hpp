@@ -355,6 +355,7 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
 
 template <class Model, class Optimizer, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
+  static_assert(detail::check_delayed<typename Model::policy, Optimizer>());
   return detail::plan_with<Model>(config, sizes, options, optimizer,
                                   detail::planned_replica_config<typename Model::policy>(sizes, options));
 }

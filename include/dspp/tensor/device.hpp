@@ -21,6 +21,8 @@ namespace dspp {
 template <class Name, class D>
 struct Kernel;
 
+class HostLane;
+
 /// The host: elements are in a Pool, and a launch runs at once.
 ///
 /// A device is a type with these members. Operations run in the order of issue, asynchronously to the host; only
@@ -30,6 +32,7 @@ struct Cpu {
   static constexpr bool synchronous = true;  ///< operations are done when their call returns
   using Memory = Pool;
   using Imitated = Cpu;
+  using Lane = HostLane;
 
   /// y[i] = value for i < count.
   template <class T>

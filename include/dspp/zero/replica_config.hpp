@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <dspp/autograd/context.hpp>
+#include <dspp/placement/delayed.hpp>
 #include <dspp/placement/offload.hpp>
 #include <dspp/placement/replica_traffic.hpp>
 #include <dspp/tensor/device.hpp>
@@ -26,6 +27,8 @@ struct ReplicaConfig {
   Tier activations = Tier::device;  ///< where recomputations keep their inputs
   bool partitions_activations = false;
   Size prefetch_bytes = next_unit, live_bytes = 0;  ///< as in EngineConfig
+  Size delay_after = never_delayed;                 ///< updates before the first delayed one
+  ErrorFeedback error_feedback{};                   ///< if traffic feeds errors back
 
   /// Whether anything is in the host's memory beside D's: of a disk the windows, where D's memory is not the host's,
   /// and the reduced gradients of parameters that are there.

@@ -77,7 +77,7 @@ constexpr void Replicas<T, D>::start_quantized_reduce(BucketType& b, PurposeAt p
   hop.sent = StorageType(*memory_, all, Category::communication, "quantized gradients");
   with_gradient_type([&]<class G>(G) {
     ops::quantize<G, D>(*memory_, hop.parts, rows, group().size() / rows, b.gradient.template element<const G>(0),
-                        hop.sent.data());
+                        hop.sent.data(), errors_of<G>(b, &Errors::own), config_.error_feedback.decay);
   });
   b.gradient.release();
   slice_for_sum(b, reduce.summand);
@@ -102,7 +102,8 @@ constexpr void Replicas<T, D>::sum_received(const Operation& o, Hop& hop, const 
     auto of_node = Tensor<S, 1, D>::uninitialized(Shape<1>{{parts.count * senders}}, *memory_, Category::communication,
                                                   "gradients of the node");
     ops::sum_quantized<S, D>(*memory_, parts, group().size() / senders, senders, hop.received.data(), of_node.data());
-    ops::quantize<S, D>(*memory_, parts, 1, senders, of_node.data(), hop.sent.data());
+    ops::quantize<S, D>(*memory_, parts, 1, senders, of_node.data(), hop.sent.data(),
+                        errors_of<S>(*o.bucket, &Errors::of_node), config_.error_feedback.decay);
     all_to_all(*groups_.across_nodes, byte_range(hop.sent, 0, bytes), byte_range(hop.received, 0, bytes),
                PurposeAt(Purpose::gradient).of(subject(*o.bucket)));
   }

@@ -35,7 +35,7 @@ class Replicas {
   constexpr Replicas(Memory<D>& memory, Memory<D>* host, const ReplicaGroups<D>& groups, const ReplicaConfig& config);
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
-  constexpr ~Replicas() { drop_step(); }
+  constexpr ~Replicas() { give_up_step(); }
 
   constexpr Memory<D>& memory() const { return *memory_; }
   /// For what rests in the host's memory; null if nothing does. The most bytes that were there.
@@ -178,12 +178,30 @@ class Replicas {
   /// After a step, whose gradients are gone; `how` is as in check_reductions.
   constexpr void end_step(ReductionCheck how) {
     if constexpr (requires { memory_->end_step(); }) memory_->end_step();
+    if (!errors_.empty() && ++steps_with_errors_ == config_.error_feedback.reset_steps) forget_errors();
     check_reductions(how);
   }
   /// A step is given up.
-  constexpr void drop_step() {
-    abandon();
-    if constexpr (requires { memory_->abandon_step(); }) memory_->abandon_step();
+  constexpr void drop_step() { give_up_step(), forget_errors(); }
+  /// Under LoCo, of each bucket in order of their numbers: what quantization will lose of its gradient.
+  constexpr void add_errors(const BucketType& b) {
+    if (group().size() == 1) return;
+    errors_.push_back({});
+    if (b.frozen) return;
+    const auto zeros = [&](Size bytes) {
+      StorageType storage(*memory_, bytes, Category::communication, "quantization errors");
+      zero_bytes<D>(storage, 0, bytes);
+      return storage;
+    };
+    errors_.back().own = zeros(gradient_bytes(b.count));
+    if (reduces_twice()) errors_.back().of_node = zeros(slice_of(b) * nodes() * Size{sizeof(Compute<T>)});
+  }
+  /// They are 0 again.
+  constexpr void forget_errors() {
+    steps_with_errors_ = 0;
+    for (Errors& errors : errors_)
+      for (StorageType* storage : {&errors.own, &errors.of_node})
+        if (*storage) zero_bytes<D>(*storage, 0, storage->bytes());
   }
   constexpr bool involves(const BucketType& bucket) const {
     for (const Operation& o : in_flight_)
@@ -231,6 +249,19 @@ class Replicas {
     bool is_ahead = false;  ///< a gather that takes no room of others
     Pending<> gathering{};  ///< the second of an all-reduce in two operations, completed after `pending`
   };
+  /// What quantization lost of a bucket's gradient: of the rank's own, and of its node's slices.
+  struct Errors {
+    StorageType own{}, of_node{};
+  };
+  constexpr void give_up_step() {
+    abandon();
+    if constexpr (requires { memory_->abandon_step(); }) memory_->abandon_step();
+  }
+  /// Null if they are not kept.
+  template <class G>
+  constexpr G* errors_of(const BucketType& b, StorageType Errors::*which) const {
+    return errors_.empty() ? nullptr : (errors_[block_of(b)].*which).template element<G>(0);
+  }
   static constexpr std::size_t block_of(const BucketType& b) { return static_cast<std::size_t>(b.number - 1); }
   constexpr void open_values() {
     if (values_are_on_disk()) values_.open(imitates_host<D> ? *memory_ : *host_, config_.offload);
@@ -288,6 +319,8 @@ class Replicas {
   OffloadDivision divided_{config_.offload.parameters};
   List<Operation> in_flight_;
   List<Hop> hops_;  ///< of those of them that have one
+  List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
+  Size steps_with_errors_ = 0;  ///< since they were 0
   ReductionCheck check_ = ReductionCheck::none;
   ReductionPrints<D> prints_;
   int most_of_next_unit_ = config_.traffic.overlaps ? limit : 0;

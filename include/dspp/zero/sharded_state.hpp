@@ -11,6 +11,7 @@
 #include <dspp/comm/all_or_none.hpp>
 #include <dspp/ops/step_verdict.hpp>
 #include <dspp/optim/optimizer.hpp>
+#include <dspp/zero/delayed_update.hpp>
 #include <dspp/zero/materialize.hpp>
 #include <dspp/zero/state_store.hpp>
 #include <dspp/zero/unit.hpp>
@@ -50,7 +51,8 @@ class ShardedState {
 
   constexpr explicit ShardedState(Replicas<T, D>& replicas)
       : replicas_(&replicas),
-        store_(replicas.memory(), replicas.host_memory(), replicas.config().optimizer, replicas.config().offload) {}
+        store_(replicas.memory(), replicas.host_memory(), replicas.config().optimizer, replicas.config().offload),
+        delayed_(replicas) {}
 
   /// Allocates the optimizer state of a bucket, none of a frozen one, in order of their numbers; masters
   /// start as the model's initial values.
@@ -70,11 +72,13 @@ class ShardedState {
   /// Moments per parameter of a bucket.
   constexpr int moments(const Bucket<T, D>& b) { return store_.moments(index_of(b)); }
   /// The state of a bucket, to read until another bucket's is asked for.
-  constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) { return store_.fetch(index_of(b)); }
+  constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) { return delayed_.wait(), store_.fetch(index_of(b)); }
   /// The same, to change until then.
-  constexpr OptimizerState<State, D>& change(const Bucket<T, D>& b) { return store_.change(index_of(b)); }
+  constexpr OptimizerState<State, D>& change(const Bucket<T, D>& b) {
+    return delayed_.wait(), store_.change(index_of(b));
+  }
   constexpr BucketShard<T, D> shard(Bucket<T, D>& b) {
-    return {b, replicas_->owned(b), replicas_->owned_values(b), of(b)};
+    return {b, replicas_->owned(b), replicas_->owned_values(b), store_.fetch(index_of(b))};
   }
   /// The same within in_step(), to update values and state.
   constexpr BucketShard<T, D> shard_to_update(Bucket<T, D>& b) {
@@ -91,7 +95,7 @@ class ShardedState {
   /// Memory   the same, the values of one bucket if they are not on a disk, too
   template <class Check, class Update>
   constexpr void in_step(CommunicatorOf<D>& ranks, const Tensor<double, 1, D>& scalars, Check check, Update update) {
-    if (store_.tier() != Tier::disk) return check(), update();
+    if (store_.tier() != Tier::disk) return check(), delayed_.finish(), update();
     OffloadFile<D>& of_values = replicas_->value_file();  // empty if they are in memory
     updates_ = true;
     scalars.read(
@@ -123,9 +127,37 @@ class ShardedState {
     store_.keep(), of_values.keep();
     before_.free();
   }
+  /// Before the first step, if the policy delays updates.
+  ///
+  /// Memory   that of a DelayedUpdate
+  constexpr void prepare_updates(const List<Unit<T, D>*>& units) {
+    for (Unit<T, D>* unit : units)
+      for (Bucket<T, D>& b : unit->trained_buckets()) delayed_.add(b);
+  }
+  /// Whether the update of that number, from 1, runs beside the next step.
+  constexpr bool delays(Size number) const { return delayed_.delays(number); }
+  /// Begins an update that does: see DelayedUpdate.
+  template <class Optimizer>
+  constexpr void start_update(const Optimizer& optimizer, const UpdateScalars& scalars, const double* step) {
+    delayed_.start(optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step);
+  }
+  /// Ends it: values and state have it, and the next forward, too. Call on every rank.
+  ///
+  /// Cost     if one is under way, under stages 1 and 2, an all-gather of the values over the replicas
+  constexpr void end_update() {
+    if (!delayed_.is_under_way()) return;
+    delayed_.finish();
+    const bool gathers = replicas_->rule().optimizer_is_split() && !replicas_->rule().values_are_split();
+    delayed_.for_each_bucket([&](Bucket<T, D>& b) {
+      b.secondary.release();
+      if (gathers) replicas_->start_refresh(b);
+    });
+    replicas_->complete_all();
+  }
   /// Moves the state of a bucket to `memory`, or if that is null to where it rests, as StateStore does.
   constexpr void move(const Bucket<T, D>& b, Memory<D>* memory) {
     store_.move(index_of(b), memory ? *memory : store_.resting(index_of(b)));
+    delayed_.move(b, memory ? *memory : *b.resting);
   }
   /// Writes what was changed outside of steps, and releases the memory that reading took.
   constexpr void settle() {
@@ -212,6 +244,7 @@ class ShardedState {
 
   Replicas<T, D>* replicas_;
   StateStore<State, D> store_;
+  DelayedUpdate<T, D> delayed_;  ///< behind the store, whose state its work changes
   List<Before> before_;
   bool updates_ = false;  ///< within in_step(), unless the step is skipped
   Size loads_ = 0;
@@ -243,6 +276,7 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
 /// work(), which reads a holder's state or values: where they are on a disk, it succeeds on all ranks or fails on all.
 template <class Holder, class F>
 void read_state(Holder& holder, F work) {
+  if constexpr (requires { holder.end_update(); }) holder.end_update();
   bool is_on_disk = holder.replicas().values_are_on_disk();
   if constexpr (requires { holder.state(); }) is_on_disk |= holder.state().store().tier() == Tier::disk;
   is_on_disk ? all_or_none(holder.world().host(), work) : work();
@@ -262,7 +296,7 @@ constexpr void settle_files(Holder& holder) {
 template <class Holder, class B, class Source>
 constexpr void fill_parameters(Holder& holder, B& b, Range range, const Source& source) {
   if constexpr (requires { holder.require_untrained(); }) holder.require_untrained();
-  if constexpr (requires { holder.finish_step(); }) holder.finish_step();
+  if constexpr (requires { holder.end_update(); }) holder.end_update();
   holder.replicas().complete_all();
   if (!__builtin_is_constant_evaluated())  // where values are set once, before any is gathered
     for (auto* unit : holder.units()) unit->forget_copies();

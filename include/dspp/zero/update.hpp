@@ -38,7 +38,8 @@ constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, Sharde
   detail::update_parts<T>(optimizer, shard, replicas.memory(), scalars, step);
 }
 
-/// Updates all units, unless `step`, the StepScalars, holds another verdict. Call on every rank.
+/// Updates all units, unless `step`, the StepScalars, holds another verdict; or begins to, if the policy delays this
+/// update. Call on every rank.
 ///
 /// Cost     besides, that of update_units_by_norms or update_matrices if the optimizer asks for norms or matrices
 template <class T, Device D, class Optimizer>
@@ -48,6 +49,8 @@ constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& opt
   if constexpr (detail::HasDirection<Optimizer, Compute<T>>) {
     update_units_by_norms(units, optimizer, state, scalars, step, tp);
   } else {
+    if constexpr (!detail::asks_for_matrices<Optimizer>)
+      if (state.delays(scalars.step)) return state.start_update(optimizer, scalars, step);
     for (Unit<T, D>* unit : units)
       for (Bucket<T, D>& b : unit->trained_buckets()) {
         if constexpr (detail::asks_for_matrices<Optimizer>)

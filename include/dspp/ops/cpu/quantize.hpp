@@ -10,7 +10,8 @@ namespace dspp {
 
 template <class T>
 struct Kernel<kernels::Quantize<T>, Cpu> {
-  static void run(const QuantizedParts& parts, Size rows, Size columns, const T* x, std::byte* to);
+  static void run(const QuantizedParts& parts, Size rows, Size columns, const T* x, std::byte* to, T* error = nullptr,
+                  double keep = 0);
 };
 
 template <class T>
@@ -52,19 +53,31 @@ BlockScale<C> scale_of(Size n, const C* x, int levels) {
   return {scale, 1 / scale};
 }
 
+template <class C>
+inline constexpr C to_whole = sizeof(C) == 8 ? C(0x1.8p52) : C(0x1.8p23);  // added, it leaves no place for fractions
+
 /// The numbers of a block: the nearest whole ones.
 template <class C>
 void write_numbers(Size n, int bits, const C* x, std::uint8_t* to) {
-  constexpr C to_whole = sizeof(C) == 8 ? C(0x1.8p52) : C(0x1.8p23);  // added, it leaves no place for fractions
   std::int8_t numbers[QuantizedParts::block];
   for (Size i = 0; i < n; ++i) {
-    const C whole = (x[i] + to_whole) - to_whole;
+    const C whole = (x[i] + to_whole<C>)-to_whole<C>;
     numbers[i] = static_cast<std::int8_t>(static_cast<int>(whole));
   }
   if (bits == 8) return static_cast<void>(std::memcpy(to, numbers, static_cast<std::size_t>(n)));
   for (Size i = 0; i + 1 < n; i += 2)
     to[i / 2] = static_cast<std::uint8_t>((numbers[i] & 15) | (numbers[i + 1] & 15) << 4);
   if (n % 2 == 1) to[n / 2] = static_cast<std::uint8_t>(numbers[n - 1] & 15);
+}
+
+/// What a block's numbers lost of x, of which `scaled` is x over the scale, comes to its errors.
+template <class T, class C>
+void keep_errors(Size n, const C* x, const C* scaled, C scale, C keep, T* error) {
+  if (scale != scale) return static_cast<void>(std::fill_n(error, n, T(0)));
+  for (Size i = 0; i < n; ++i) {
+    const C whole = (scaled[i] + to_whole<C>)-to_whole<C>;
+    error[i] = static_cast<T>(keep * static_cast<C>(error[i]) + (1 - keep) * (x[i] - scale * whole));
+  }
 }
 
 /// sum[i] += scale * number i, or = for the first of the summands.
@@ -91,16 +104,19 @@ namespace dspp {
 
 template <class T>
 void Kernel<kernels::Quantize<T>, Cpu>::run(const QuantizedParts& parts, Size rows, Size columns, const T* x,
-                                            std::byte* to) {
+                                            std::byte* to, T* error, double keep) {
   using C = Compute<T>;
   const Size blocks = parts.blocks();
   cpu::parallel_for(rows * columns * blocks, 64, [&](Size begin, Size end) {
-    C values[QuantizedParts::block];
+    C values[QuantizedParts::block], whole[QuantizedParts::block];
     for (Size i = begin; i < end; ++i) {
       const Size part = i / blocks, b = i % blocks, n = parts.elements_of(b);
       const Size row = part / columns, column = part % columns;
-      const T* const from = x + part * parts.count + b * QuantizedParts::block;
+      const Size at = part * parts.count + b * QuantizedParts::block;
+      const T* const from = x + at;
       for (Size k = 0; k < n; ++k) values[k] = static_cast<C>(from[k]);
+      if (error != nullptr)
+        for (Size k = 0; k < n; ++k) whole[k] = values[k] += static_cast<C>(error[at + k]);
       const auto [scale, inverse] = cpu::scale_of<C>(n, values, parts.levels());
       // A loop of its own, so that no compiler makes one rounding of the product's and the number's.
       for (Size k = 0; k < n; ++k) values[k] = inverse == 0 ? C(0) : values[k] * inverse;
@@ -108,6 +124,7 @@ void Kernel<kernels::Quantize<T>, Cpu>::run(const QuantizedParts& parts, Size ro
       std::memcpy(out + b * static_cast<Size>(sizeof(C)), &scale, sizeof(C));
       cpu::write_numbers<C>(n, parts.bits, values,
                             out + parts.numbers_at() + b * QuantizedParts::block * parts.bits / 8);
+      if (error != nullptr) cpu::keep_errors(n, whole, values, scale, static_cast<C>(keep), error + at);
     }
   });
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Operations beside those of a rank: of the Cpu by a thread, of a GPU on a stream of their own.
+#pragma once
+
+#include <functional>
+
+#include <dspp/base/config.hpp>
+#include <dspp/tensor/device.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#if DSPP_HAS_OPENMP()
+#include <omp.h>
+#endif
+#endif
+
+namespace dspp {
+
+/// A thread of a rank on the Cpu, which begins with the first work. Loops of the work have one thread, and a profile
+/// does not hear of it.
+///
+/// Used by the rank's thread only.
+class HostLane {
+ public:
+  HostLane() = default;
+  HostLane(const HostLane&) = delete;
+  HostLane& operator=(const HostLane&) = delete;
+  /// Waits for work under way, and forgets what it threw.
+  ~HostLane();
+
+  /// Begins work(on), which launches operations in the memory `on`, after all that were issued in the rank's memory.
+  /// Until wait() the rank writes nothing that the work reads, and reads nothing that it writes; blocks that it uses
+  /// stay. It takes none. One at a time.
+  void start(Pool& memory, std::function<void(Pool& on)> work);
+  /// What is issued in the rank's memory from now on comes after the work.
+  ///
+  /// Throws   what the work threw
+  void wait();
+
+ private:
+  struct State;
+  State* state_ = nullptr;
+};
+
+namespace detail {
+/// On paper work takes no time and no memory.
+struct PaperLane {};
+template <Device D>
+struct LaneOf {
+  using type = PaperLane;
+};
+template <Device D>
+requires requires {
+  typename D::Lane;
+}
+struct LaneOf<D> {
+  using type = typename D::Lane;
+};
+}  // namespace detail
+
+/// A HostLane, or what a device has in its place.
+template <Device D>
+using Lane = typename detail::LaneOf<D>::type;
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+struct HostLane::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::function<void(Pool&)> work;
+  std::exception_ptr thrown;
+  bool is_under_way = false, ends = false;
+  Pool memory;
+  std::thread thread;  // last: it uses the others
+
+  void run() {
+#if DSPP_HAS_OPENMP()
+    omp_set_num_threads(1);
+#endif
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return ends || work; });
+      if (!work) return;
+      const auto now = std::exchange(work, nullptr);
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        now(memory);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      thrown = error, is_under_way = false;
+      changed.notify_all();
+    }
+  }
+};
+
+DSPP_INLINE HostLane::~HostLane() {
+  if (!state_) return;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ends = true;
+  }
+  state_->changed.notify_all();
+  state_->thread.join();
+  delete state_;
+}
+
+DSPP_INLINE void HostLane::start(Pool&, std::function<void(Pool&)> work) {
+  if (!state_) {
+    auto state = std::make_unique<State>();
+    state->thread = std::thread([own = state.get()] { own->run(); });
+    state_ = state.release();
+  }
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->work = std::move(work);
+    state_->is_under_way = true;
+  }
+  state_->changed.notify_all();
+}
+
+DSPP_INLINE void HostLane::wait() {
+  if (!state_) return;
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return !state_->is_under_way; });
+  if (const auto error = std::exchange(state_->thrown, nullptr)) std::rethrow_exception(error);
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp
