@@ -426,8 +426,7 @@ DSPP_CUDA_INLINE std::int32_t CudaMemory::add_check(std::function<void(const Cud
 }
 
 DSPP_CUDA_INLINE CudaLane::~CudaLane() {
-  if (is_under_way_)
-    cudaStreamWaitEvent(gpu::stream_of(*issuer_), static_cast<cudaEvent_t>(event_));
+  if (is_under_way_) cudaStreamWaitEvent(gpu::stream_of(*issuer_), static_cast<cudaEvent_t>(event_));
   if (event_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event_));
   if (stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Elements as whole numbers of few bits in blocks with one scale each (ops/quantized_parts.hpp), and sums of them.
 ///
-/// Bytes     quantize: sizeof(T) + bits / 8 an element, with an error 2 sizeof(T) more; sum: bits / 8 of each sender, and sizeof(T)
+/// Bytes     quantize: sizeof(T) + bits / 8 an element, with an error 2 sizeof(T) more;
+///           sum: bits / 8 of each sender, and sizeof(T)
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Steps of a GPT whose update is a large part of them, with and without Delayed<1>, by turns: the pace with it over that
-/// without, and the pace that it would have if the update cost nothing.
+/// Steps of a GPT whose update is a large part of them, with and without Delayed<1>, by turns: the pace with it over
+/// that without, and the pace that it would have if the update cost nothing.
 ///
 /// A rank has one thread, and its updates another one: on a machine of two cores that is one rank.
 #include <benchmark/benchmark.h>

@@ -22,6 +22,8 @@
 // expected-error {{Zero<1>, Zero<2> or Zero<3>, or drop ReduceAs.}}
 // expected-error {{dspp: ReduceAs<...> needs shards over all nodes, but the policy has Shards<Within<Node>>, which}}
 // expected-error {{adds slices across nodes in full precision. Drop one of them.}}
+// expected-error {{dspp: ReduceAs<format, feedback> takes LoCo, or no feedback, but got another. Name}}
+// expected-error {{LoCo, or drop it.}}
 #include <dspp/placement/policy.hpp>
 
 using namespace dspp;
@@ -42,11 +44,12 @@ constexpr int degree = Policy<Zero<3>, Shards<Within<Node>>, Shards<Within<Node>
 /// Groups of ranks and formats that there are not.
 namespace policy_with_unknown_replica_member {
 #ifdef DSPP_TWIN
-constexpr int degree = Policy<Zero<3>, Shards<Within<Node>>, GatherAs<Int4>>::tp;
+constexpr int degree =
+    Policy<Zero<3>, Shards<Within<Node>>, GatherAs<Int4>>::tp + Policy<Zero<1>, ReduceAs<Int4, LoCo>>::tp;
 #else
 constexpr int degree = Policy<Zero<3>, Shards<Node>>::tp + Policy<Zero<3>, SecondaryShards<Within<Node>>>::tp +
                        Policy<Zero<3>, GatherAs<Bf16>>::tp + Policy<Zero<3>, ReduceAs<F32>>::tp +
-                       Policy<Overlap<Node>>::tp;
+                       Policy<Overlap<Node>>::tp + Policy<Zero<1>, ReduceAs<Int4, Node>>::tp;
 #endif
 }  // namespace policy_with_unknown_replica_member
 

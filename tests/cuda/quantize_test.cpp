@@ -41,6 +41,18 @@ TEST_CASE_TEMPLATE("the GPU's numbers and scales are the Cpu's, and so are its s
                                              reinterpret_cast<std::byte*>(expected.data()));
       const DeviceArray<T> d_x(x);
       const DeviceArray<std::uint8_t> d_to(std::vector<std::uint8_t>(expected.size()));
+      auto error = elements<T>(rows * columns * count);  // of both, and x without it afterwards
+      const DeviceArray<T> d_error(error);
+      std::vector<std::uint8_t> with_error(expected.size());
+      Kernel<kernels::Quantize<T>, Cpu>::run(parts, rows, columns, x.data(),
+                                             reinterpret_cast<std::byte*>(with_error.data()), error.data(), 0.75);
+      Kernel<kernels::Quantize<T>, Cuda>::run(on, parts, rows, columns, d_x, reinterpret_cast<std::byte*>(d_to.data()),
+                                              d_error, 0.75);
+      const auto kept = d_error.read(gpu::stream_of(on));
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        const float a = static_cast<float>(kept[i]), b = static_cast<float>(error[i]);
+        CHECK(std::abs(a - b) <= (sizeof(T) == 2 ? 1e-2f : 1e-5f) * (1 + std::abs(b)));
+      }
       Kernel<kernels::Quantize<T>, Cuda>::run(on, parts, rows, columns, d_x, reinterpret_cast<std::byte*>(d_to.data()));
       const auto to = d_to.read(gpu::stream_of(on));
       const DeviceArray<float> d_y(static_cast<std::size_t>(rows * count));

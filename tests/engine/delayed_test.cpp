@@ -118,10 +118,7 @@ TEST_CASE("what else reads or moves the parameters has the update, and evaluatio
   const Course ended = with([](auto&, auto& engine, int) { engine.end_update(); });
   CHECK(ended.losses != delayed.losses);
   check_same_course(with([](auto&, auto& engine, int) { offload_states(engine), reload_states(engine); }), ended);
-  check_same_course(with([](auto&, auto& engine, int) {
-                      offload_states(engine);
-                    }),
-                    ended);
+  check_same_course(with([](auto&, auto& engine, int) { offload_states(engine); }), ended);
   check_same_course(with([](auto&, auto& engine, int) {
                       WeightAverage average(engine, 0.5);
                       average.within([] {});

@@ -58,7 +58,8 @@ Course course_of(const Cell& cell, Train train) {
                         .loss_scale = cell.loss_scale,
                         .check_ranks = 2,
                         .offload = cell.offload,
-                        .delay_after = cell.delay_after};
+                        .delay_after = cell.delay_after,
+                        .error_feedback = cell.error_feedback};
                     Engine<Gpt<P>, O> engine(world, Gpt<P>(small_gpt(0.1)), O{.lr = 1e-2}, sizes, config,
                                              dspp::detail::replica_config<Q>(sizes, config));
                     Course own;

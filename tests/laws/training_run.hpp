@@ -72,6 +72,7 @@ struct Cell {
   int ranks_per_node = 0;
   Size prefetch_bytes = next_unit, live_bytes = 0;
   Size delay_after = 0;  ///< of a policy with Delayed<1>
+  ErrorFeedback error_feedback{};
 };
 
 /// The small configuration of a model with the cell's settings.
@@ -302,7 +303,8 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
                               .loss_scale = cell.loss_scale,
                               .groups = cell.groups,
                               .offload = cell.offload,
-                              .delay_after = cell.delay_after};
+                              .delay_after = cell.delay_after,
+                              .error_feedback = cell.error_feedback};
     using O = typename OptimizerOf<Optimizer>::type;
     Engine<Model, O> engine(world, Model(config_of<Model>(cell)), O{.lr = 1e-2}, sizes, config,
                             replicas_of(sizes, config));

@@ -152,3 +152,51 @@ TEST_CASE_TEMPLATE("senders are added in their order, and rounded once", T, doub
     }
   }
 }
+
+TEST_CASE_TEMPLATE("what is lost comes to the next parts: all that was moved is all that there was, but the last error",
+                   T, double, float) {
+  for (const int bits : {8, 4}) {
+    const Size rows = 2, columns = 2, count = 700, all = rows * columns * count;
+    const QuantizedParts parts = parts_of<T>(count, bits);
+    std::vector<T> error(static_cast<std::size_t>(all), T(0)), sum = error, moved = error;
+    for (unsigned step = 0; step < 20; ++step) {
+      const auto x = elements<T>(all, 40 + step);
+      std::vector<std::byte> to(static_cast<std::size_t>(rows * columns * parts.bytes()));
+      Kernel<kernels::Quantize<T>, Cpu>::run(parts, rows, columns, x.data(), to.data(), error.data(), 0);
+      const auto y = summed<T>(parts, 1, rows * columns, to);
+      for (Size i = 0; i < all; ++i) {
+        const Size row = i / count / columns, column = i / count % columns;
+        const auto at = static_cast<std::size_t>(i);
+        sum[at] += x[at], moved[at] += y[static_cast<std::size_t>((column * rows + row) * count + i % count)];
+      }
+    }
+    double largest = 0;
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      largest = std::max(largest, static_cast<double>(std::abs(error[i])));
+      REQUIRE(std::abs(sum[i] - moved[i] - error[i]) <= T(1e-3) * std::abs(sum[i]) + T(1e-3));
+    }
+    CHECK(largest > 0.01);
+  }
+}
+
+TEST_CASE_TEMPLATE("of an error a part is kept, and none in a block of NaN", T, double, float, bf16, f16) {
+  using C = Compute<T>;
+  const QuantizedParts parts = parts_of<T>(600, 4);
+  auto x = elements<T>(600, 9);
+  const auto before = elements<T>(600, 10);
+  x[300] = static_cast<T>(Limits<T>::quiet_NaN());
+  auto error = before;
+  std::vector<std::byte> to(static_cast<std::size_t>(parts.bytes()));
+  Kernel<kernels::Quantize<T>, Cpu>::run(parts, 1, 1, x.data(), to.data(), error.data(), 0.75);
+  const auto y = summed<C>(parts, 1, 1, to);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (i / 256 == 1) {
+      CHECK(static_cast<C>(error[i]) == 0);
+      continue;
+    }
+    const C expected =
+        C(0.75) * static_cast<C>(before[i]) + C(0.25) * (static_cast<C>(x[i]) + static_cast<C>(before[i]) - y[i]);
+    CHECK(std::abs(static_cast<C>(error[i]) - expected) <=
+          C(std::is_same_v<T, C> ? 1e-5 : 1e-2) * (1 + std::abs(expected)));
+  }
+}

@@ -26,7 +26,7 @@ struct EngineConfig {
   ParameterGroups groups{};  ///< of parameters with rates or decay of their own, or frozen (nn/parameter_group.hpp)
   Size check_ranks = 100;    ///< steps between checks that ranks agree (rank_check.hpp); 0: no check
   OffloadConfig offload{};   ///< of what the policy offloads
-  Size delay_after = 40;     ///< updates that a policy with Delayed<1> does not delay: those of a training's first steps
+  Size delay_after = 40;  ///< updates that a policy with Delayed<1> does not delay: those of a training's first steps
   ErrorFeedback error_feedback{};  ///< of ReduceAs<format, LoCo>
   bool graphs = false;  ///< train_batch repeats the launches of a step, on a device with graphs: see step_graphs.hpp
 };

@@ -8,8 +8,8 @@
 
 #include <dspp/base/element.hpp>
 #include <dspp/placement/offload.hpp>
-#include <dspp/zero/replica_config.hpp>
 #include <dspp/tensor/pool.hpp>
+#include <dspp/zero/replica_config.hpp>
 #include <dspp/zero/stage.hpp>
 
 namespace dspp {

@@ -6,8 +6,8 @@
 
 namespace dspp::ops {
 
-/// Part (c, r) of `to` is part (r, c) of x, which is [rows, columns, parts.count], quantized. With an `error` of as many
-/// elements, x + error is, and error becomes keep error + (1 - keep) times what that lost; 0 in blocks of NaN.
+/// Part (c, r) of `to` is part (r, c) of x, which is [rows, columns, parts.count], quantized. With an `error` of as
+/// many elements, x + error is, and error becomes keep error + (1 - keep) times what that lost; 0 in blocks of NaN.
 ///
 /// Cost     reads x once; reads and writes `error` once
 template <class T, class D>

@@ -126,13 +126,13 @@ inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>>
 
 template <class... M>
 struct Canonical {
-  static_assert(
-      ((role_of<M> != Role::unknown) && ...),
-      "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>, "
-      "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
-      "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
-      "Offload<what, where>, PartitionActivations, Delayed<1>, Cpu, Cuda and Meta, but one of its members is none of these. "
-      "Drop it.");
+  static_assert(((role_of<M> != Role::unknown) && ...),
+                "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>, "
+                "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
+                "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
+                "Offload<what, where>, PartitionActivations, Delayed<1>, Cpu, Cuda and Meta, but one of its members is "
+                "none of these. "
+                "Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");
@@ -177,10 +177,8 @@ struct Canonical {
   static_assert(times_named<Role::offload_activations, M...> <= 1 && times_named<Role::partition, M...> <= 1,
                 "dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names several. "
                 "Keep one.");
-  static_assert(times_named<Role::delay, M...> <= 1,
-                "dspp: Policy needs one Delayed<1>, but names several. Keep one.");
-  static_assert((is_known_delay<M> && ...),
-                "dspp: Delayed<steps> takes 1, but got another number. Name Delayed<1>.");
+  static_assert(times_named<Role::delay, M...> <= 1, "dspp: Policy needs one Delayed<1>, but names several. Keep one.");
+  static_assert((is_known_delay<M> && ...), "dspp: Delayed<steps> takes 1, but got another number. Name Delayed<1>.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
   using Given = Strategy<M...>;

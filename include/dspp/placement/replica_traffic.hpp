@@ -59,8 +59,8 @@ template <class Format, class Feedback = void>
 struct ReduceAs {};
 struct LoCo {};
 
-/// Of ReduceAs<format, LoCo>: error = decay error + (1 - decay) times what was lost of gradient + error. Errors are 0 at
-/// first, after so many steps, when a step is given up, and when a checkpoint is saved or loaded, so that a training
+/// Of ReduceAs<format, LoCo>: error = decay error + (1 - decay) times what was lost of gradient + error. Errors are 0
+/// at first, after so many steps, when a step is given up, and when a checkpoint is saved or loaded: a training
 /// that goes on from it has the bits of the one that saved it.
 struct ErrorFeedback {
   double decay = 0.8;       ///< DeepSpeed's err_beta
@@ -83,7 +83,7 @@ struct ReplicaTraffic {
   int gather_bits = 0;  ///< of a gathered element; 0: as it is
   int reduce_bits = 0;
   bool feeds_errors_back = false;  ///< of reductions
-  bool overlaps = true;  ///< runs beside forward and backward
+  bool overlaps = true;            ///< runs beside forward and backward
 
   constexpr bool quantizes() const { return gather_bits > 0 || reduce_bits > 0; }
   constexpr bool needs_nodes() const { return shards_within_node || secondary_shards || reduce_bits > 0; }

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include <dspp/base/at_run_time.hpp>
 #include <dspp/base/config.hpp>
 #include <dspp/tensor/device.hpp>
 
@@ -49,11 +50,9 @@ class HostLane {
 };
 
 namespace detail {
-/// On paper work takes no time and no memory.
-struct PaperLane {};
 template <Device D>
 struct LaneOf {
-  using type = PaperLane;
+  struct type {};
 };
 template <Device D>
 requires requires {
@@ -64,9 +63,25 @@ struct LaneOf<D> {
 };
 }  // namespace detail
 
-/// A HostLane, or what a device has in its place.
+/// A HostLane, or what a device has in its place, made with the first work. On paper work takes no time and no memory.
 template <Device D>
-using Lane = typename detail::LaneOf<D>::type;
+class Lane {
+ public:
+  /// start(memory, make()), as in HostLane.
+  template <class Make>
+  constexpr void start([[maybe_unused]] Memory<D>& memory, [[maybe_unused]] const Make& make) {
+    if constexpr (D::real) lane_.get_or_make().start(memory, make());
+  }
+  constexpr void wait() {
+    if constexpr (D::real)
+      if (lane_) lane_->wait();
+  }
+  /// Waits for work under way, and forgets what it threw.
+  constexpr void end() { lane_ = {}; }
+
+ private:
+  AtRunTime<typename detail::LaneOf<D>::type> lane_;
+};
 
 // ---------------------------------------------------------------------------------------------------------------------
 

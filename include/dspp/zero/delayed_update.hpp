@@ -2,10 +2,12 @@
 /// An update that runs beside the next step: of a policy with Delayed<1>.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <dspp/base/at_run_time.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/ops/step_verdict.hpp>
 #include <dspp/ops/update.hpp>
@@ -21,7 +23,7 @@ class DelayedUpdate {
   constexpr explicit DelayedUpdate(Replicas<T, D>& replicas) : replicas_(&replicas) {}
   DelayedUpdate(const DelayedUpdate&) = delete;
   DelayedUpdate& operator=(const DelayedUpdate&) = delete;
-  constexpr ~DelayedUpdate() { end_work(); }
+  constexpr ~DelayedUpdate() { lane_.end(); }  // before its blocks are given back
 
   constexpr bool is_under_way() const { return is_under_way_; }
   /// Whether the update of that number, from 1, is delayed.
@@ -37,8 +39,9 @@ class DelayedUpdate {
     const Shape<1> own{{replicas_->owned(b).count()}};
     parts_.push_back({&b, new_gradient(b, *b.resting),
                       Tensor<T, 1, D>::uninitialized(own, *b.resting, Category::parameters, "values of an update")});
-    if (!step_) step_ = Tensor<double, 1, D>::zeros(shape(StepScalars::count), replicas_->memory(),
-                                                    Category::optimizer, "a delayed step");
+    if (!step_)
+      step_ = Tensor<double, 1, D>::zeros(shape(StepScalars::count), replicas_->memory(), Category::optimizer,
+                                          "a delayed step");
   }
 
   /// Begins the update by the reduced gradients, which it keeps; shard(b) is the BucketShard of a bucket. Its number
@@ -46,19 +49,20 @@ class DelayedUpdate {
   template <class Optimizer, class ShardOf>
   constexpr void start(const Optimizer& optimizer, ShardOf shard, const UpdateScalars& scalars, const double* step) {
     for (Part& part : parts_) part.gradient = part.bucket->reduced;
-    if constexpr (D::real) {
-      D::copy(replicas_->memory(), step_.storage().data(), reinterpret_cast<const std::byte*>(step), step_.bytes());
+    const auto as_bytes = [](const double* numbers) { return reinterpret_cast<const std::byte*>(numbers); };
+    D::copy(replicas_->memory(), detail::byte_of<D>(step_.storage(), 0), step ? as_bytes(step) : nullptr,
+            step_.bytes());
+    lane_.start(replicas_->memory(), [&]() -> std::function<void(Memory<D>&)> {
       if constexpr (!std::is_same_v<T, Compute<T>>)
-        if (replicas_->config().wide_gradients) issue<Compute<T>>(optimizer, shard, scalars);
-      if (std::is_same_v<T, Compute<T>> || !replicas_->config().wide_gradients) issue<T>(optimizer, shard, scalars);
-    }
+        if (replicas_->config().wide_gradients) return work<Compute<T>>(optimizer, shard, scalars);
+      return work<T>(optimizer, shard, scalars);
+    });
     is_under_way_ = true;
   }
 
   /// Masters and moments are those after the update from now on.
   constexpr void wait() {
-    if constexpr (D::real)
-      if (is_under_way_) lane_->wait();
+    if (is_under_way_) lane_.wait();
   }
   /// Takes the values over. Under stages 1 and 2 they are to be gathered then.
   constexpr void finish() {
@@ -81,8 +85,8 @@ class DelayedUpdate {
   constexpr void move(const Bucket<T, D>& b, Memory<D>& memory) {
     for (Part& part : parts_) {
       if (part.bucket != &b || &part.values.memory() == &memory) continue;
-      auto values = Tensor<T, 1, D>::uninitialized(part.values.shape(), memory, Category::parameters,
-                                                   "values of an update");
+      auto values =
+          Tensor<T, 1, D>::uninitialized(part.values.shape(), memory, Category::parameters, "values of an update");
       part.gradient = new_gradient(b, memory);
       part.values = std::move(values);
     }
@@ -106,40 +110,33 @@ class DelayedUpdate {
 
   /// The work knows addresses alone: handles of blocks belong to the rank's thread.
   template <class G, class Optimizer, class ShardOf>
-  void issue(const Optimizer& optimizer, ShardOf& shard, const UpdateScalars& scalars) {
+  std::function<void(Memory<D>&)> work(const Optimizer& optimizer, ShardOf& shard, const UpdateScalars& scalars) {
     using Updated = FlatRange<T, G, Compute<T>>;
     std::vector<Copy> copies;
     std::vector<std::pair<Updated, RangeSettings>> ranges;
     for (Part& part : parts_) {
       auto own = shard(*part.bucket);
-      copies.push_back({part.values.storage().data(),
-                        reinterpret_cast<const std::byte*>(own.values.data()), part.values.bytes()});
+      copies.push_back(
+          {part.values.storage().data(), reinterpret_cast<const std::byte*>(own.values.data()), part.values.bytes()});
       own.values = part.values;
       part.bucket->for_each_part(own.own, [&](const ParameterBase<D>& p, Size begin, Size end) {
         ranges.emplace_back(own.template range<G>(begin, end, Optimizer::moment_count), p.update_settings());
       });
     }
-    const double* const step = step_.data();
-    lane_.get_or_make().start(replicas_->memory(), [=, copies = std::move(copies),
-                                                    ranges = std::move(ranges)](Memory<D>& on) {
+    return [optimizer, scalars, step = step_.data(), copies = std::move(copies),
+            ranges = std::move(ranges)](Memory<D>& on) {
       for (const Copy& copy : copies) D::copy(on, copy.to, copy.from, copy.bytes);
-      update_ranges<T, G, Compute<T>, D>(
-          on, optimizer,
-          [&](auto update) {
-            for (const auto& [range, settings] : ranges) update(range, settings);
-          },
-          scalars, step);
-    });
-  }
-  constexpr void end_work() noexcept {
-    if constexpr (D::real)
-      if (lane_) lane_ = {};
+      const auto each = [&](auto update) {
+        for (const auto& [range, settings] : ranges) update(range, settings);
+      };
+      update_ranges<T, G, Compute<T>, D>(on, optimizer, each, scalars, step);
+    };
   }
 
   Replicas<T, D>* replicas_;
   List<Part> parts_;
   Tensor<double, 1, D> step_;  ///< the StepScalars of the step whose update it is
-  AtRunTime<Lane<D>> lane_;
+  Lane<D> lane_;
   bool is_under_way_ = false;
 };
 

@@ -115,7 +115,7 @@ class OffloadFile {
  private:
   struct Place {
     Size bytes = 0;
-    Size offset = 0;                             ///< of the first of two slots
+    Size offset = 0;  ///< of the first of two slots
     bool is_updated = true;
     int slot = 0;                                ///< that holds the block
     std::int64_t version = 0, next_version = 0;  ///< of the block, and of what was written since; 0: zeros, nowhere

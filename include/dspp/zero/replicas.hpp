@@ -318,7 +318,7 @@ class Replicas {
   OffloadFile<D> values_{{Category::parameters, "window of offloaded values"}};
   OffloadDivision divided_{config_.offload.parameters};
   List<Operation> in_flight_;
-  List<Hop> hops_;  ///< of those of them that have one
+  List<Hop> hops_;              ///< of those of them that have one
   List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
   Size steps_with_errors_ = 0;  ///< since they were 0
   ReductionCheck check_ = ReductionCheck::none;

@@ -139,7 +139,8 @@ class ShardedState {
   /// Begins an update that does: see DelayedUpdate.
   template <class Optimizer>
   constexpr void start_update(const Optimizer& optimizer, const UpdateScalars& scalars, const double* step) {
-    delayed_.start(optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step);
+    delayed_.start(
+        optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step);
   }
   /// Ends it: values and state have it, and the next forward, too. Call on every rank.
   ///
