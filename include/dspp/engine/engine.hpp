@@ -178,7 +178,7 @@ class Engine {
   constexpr void resume(const TrainingProgress& progress);
   /// Ends what is in flight, so that tensors may be replaced by others of their extents.
   constexpr void settle() { end_update(), replicas().complete_all(), state_.settle(), graphs_.forget(); }
-  /// The same of the step, and of an update that a policy delays. Call it on every rank.
+  /// Ends the step in flight, and the update that a policy delays. Call it on every rank.
   constexpr void end_update() { finish_step(), state_.end_update(); }
   /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
@@ -238,7 +238,7 @@ class Engine {
   }
   constexpr void abandon(MicroStep<D, B>& micro);
   constexpr void drop_step();
-  constexpr double seed_of_all() const {
+  constexpr double seed_of_all() const {  ///< of a micro-batch whose targets all count
     return scale_.value() / static_cast<double>(world_.replicas().size() * sizes_.accumulate);
   }
   /// Discards the step's gradients at the end of the scope unless cancelled.
