@@ -133,7 +133,7 @@ TEST_CASE("over NCCL ZeRO's traffic runs beside computation, in the time that wo
   CHECK(std::abs(planned.moving - on.moving) < 0.01 * on.moving);
   CHECK(std::abs(planned.hidden() - (1 - (on.end - on.computing) / on.moving)) < 0.02);
   // By the intervals of the two streams.
-  const Overlap measured = overlap_of(on.messages, on.products), without = overlap_of(off.messages, off.products);
+  const OverlapTime measured = overlap_of(on.messages, on.products), without = overlap_of(off.messages, off.products);
   CHECK(std::abs(measured.under_way - on.moving) < 1e-6 * on.moving);
   CHECK(std::abs(planned.hidden() - measured.hidden / measured.under_way) < 0.02);
   CHECK(without.hidden < 0.01 * without.under_way);

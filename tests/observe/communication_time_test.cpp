@@ -55,7 +55,7 @@ void tell(Profiler& profiler) {
   }
 }
 
-Overlap overlap_of_events(const Profiler& profiler, Profiler::Kind kind) {
+OverlapTime overlap_of_events(const Profiler& profiler, Profiler::Kind kind) {
   std::vector<Interval> flights, others;
   for (const auto& event : profiler.flights())
     flights.push_back({static_cast<double>(event.begin), static_cast<double>(event.end)});
@@ -71,7 +71,7 @@ TEST_CASE("what a profiler sums up as it goes is the overlap of its events") {
   Profiler profiler(1000), without_events;
   tell(profiler), tell(without_events);
   const Profiler::Communication sum = profiler.communication();
-  const Overlap kernels = overlap_of_events(profiler, Profiler::Kind::kernel);
+  const OverlapTime kernels = overlap_of_events(profiler, Profiler::Kind::kernel);
   CHECK(static_cast<double>(sum.under_way) == kernels.under_way);
   CHECK(static_cast<double>(sum.hidden) == kernels.hidden);
   CHECK(static_cast<double>(sum.exposed) == overlap_of_events(profiler, Profiler::Kind::collective).hidden);
@@ -103,7 +103,7 @@ TEST_CASE("the counter has a value for each step with communication, of what was
   for (const auto& event : profiler.events())
     if (profiler.rows()[static_cast<std::size_t>(event.row)].kind == Profiler::Kind::kernel)
       kernels.push_back({static_cast<double>(event.begin), static_cast<double>(event.end)});
-  const Overlap first = overlap_of(flights, kernels);
+  const OverlapTime first = overlap_of(flights, kernels);
   CHECK(tree.items[0].find("name")->string == "communication hidden, rank 4");
   CHECK(tree.items[0].find("ts")->real == 1000);
   CHECK(tree.items[0].find("args")->find("percent")->real ==

@@ -23,9 +23,9 @@ Moments moments_of(const std::vector<Interval>& intervals) {
 }
 
 /// By them, moment for moment.
-Overlap counted(const std::vector<Interval>& communication, const std::vector<Interval>& computation) {
+OverlapTime counted(const std::vector<Interval>& communication, const std::vector<Interval>& computation) {
   const Moments moves = moments_of(communication), computes = moments_of(computation);
-  Overlap overlap;
+  OverlapTime overlap;
   for (std::size_t t = 0; t < moves.size(); ++t) {
     overlap.under_way += moves[t];
     overlap.hidden += moves[t] && computes[t];
@@ -67,18 +67,18 @@ TEST_CASE("an overlap is what is counted moment for moment, whatever overlaps, t
 }
 
 TEST_CASE("of nothing the overlap is nothing") {
-  CHECK(overlap_of({}, {}) == Overlap{});
-  CHECK(overlap_of({}, {{0, 5}}) == Overlap{});
-  CHECK(overlap_of({{3, 3}, {7, 2}}, {{0, 9}}) == Overlap{});
+  CHECK(overlap_of({}, {}) == OverlapTime{});
+  CHECK(overlap_of({}, {{0, 5}}) == OverlapTime{});
+  CHECK(overlap_of({{3, 3}, {7, 2}}, {{0, 9}}) == OverlapTime{});
   CHECK(length_within({}, {0, 1}) == 0);
-  const Overlap alone = overlap_of({{1, 3}}, {});
+  const OverlapTime alone = overlap_of({{1, 3}}, {});
   CHECK(alone.under_way == 2);
   CHECK(alone.hidden == 0);
   CHECK(alone.exposed() == 2);
 }
 
 TEST_CASE("moments count once, and those that touch are one interval") {
-  CHECK(overlap_of({{0, 4}, {1, 2}, {3, 6}}, {{2, 3}, {2, 5}}) == Overlap{6, 3});
-  CHECK(overlap_of({{0, 2}}, {{2, 4}}) == Overlap{2, 0});
+  CHECK(overlap_of({{0, 4}, {1, 2}, {3, 6}}, {{2, 3}, {2, 5}}) == OverlapTime{6, 3});
+  CHECK(overlap_of({{0, 2}}, {{2, 4}}) == OverlapTime{2, 0});
   CHECK(union_of({{2, 3}, {0, 2}, {5, 5}}) == std::vector<Interval>{{0, 3}});
 }

@@ -35,16 +35,16 @@ double length_within(const std::vector<Interval>& times, const Interval& window)
 double length_of(const std::vector<Interval>& times);
 
 /// Each moment once.
-struct Overlap {
+struct OverlapTime {
   double under_way = 0;  ///< of the time in which communication was
   double hidden = 0;     ///< of it beside computation
 
   double exposed() const { return under_way - hidden; }
-  friend bool operator==(const Overlap&, const Overlap&) = default;
+  friend bool operator==(const OverlapTime&, const OverlapTime&) = default;
 };
 
 /// Of intervals in any order, which may overlap, such as those of a stream of collectives and of a stream of kernels.
-Overlap overlap_of(std::vector<Interval> communication, std::vector<Interval> computation);
+OverlapTime overlap_of(std::vector<Interval> communication, std::vector<Interval> computation);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ DSPP_INLINE double length_of(const std::vector<Interval>& times) {
   return length;
 }
 
-DSPP_INLINE Overlap overlap_of(std::vector<Interval> communication, std::vector<Interval> computation) {
+DSPP_INLINE OverlapTime overlap_of(std::vector<Interval> communication, std::vector<Interval> computation) {
   const std::vector<Interval> moving = union_of(std::move(communication));
   return {length_of(moving), length_of(intersection_of(moving, union_of(std::move(computation))))};
 }

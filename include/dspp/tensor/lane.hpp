@@ -50,9 +50,13 @@ class HostLane {
 };
 
 namespace detail {
+/// Work is done when it begins.
 template <Device D>
 struct LaneOf {
-  struct type {};
+  struct type {
+    void start(Memory<D>& memory, const std::function<void(Memory<D>&)>& work) { work(memory); }
+    void wait() {}
+  };
 };
 template <Device D>
 requires requires {
@@ -63,7 +67,8 @@ struct LaneOf<D> {
 };
 }  // namespace detail
 
-/// A HostLane, or what a device has in its place, made with the first work. On paper work takes no time and no memory.
+/// A HostLane, or what a device has in its place, made with the first work; a device that has none does it at once. On
+/// paper work takes no time and no memory.
 template <Device D>
 class Lane {
  public:
