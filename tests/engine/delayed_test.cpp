@@ -135,6 +135,31 @@ TEST_CASE("what else reads or moves the parameters has the update, and evaluatio
                     once);
 }
 
+TEST_CASE(
+    "a step that throws leaves the same parameters on every rank, and one that has begun refuses to end updates") {
+  using P = Policy<F64>;
+  const Cell cell{.ranks = 2, .steps = 5};
+  const auto with_spike = [&]<class Q>(Q) {
+    return course_of<P, Q, AdamW>(cell, [&](auto& world, auto& engine, Course& course) {
+      for (int step = 0; step < cell.steps; ++step) {
+        if (step == 2) {
+          auto batch = batch_of(world.memory(), 0, 0, 2, cell.sequence, small_gpt().vocabulary);
+          batch.targets.fill(ignored_target);
+          engine.backward(engine.forward(batch));
+          CHECK_THROWS_AS(engine.step(), Error);
+        }
+        take_step(world, engine, cell, step, course, [&] {
+          if (step > 0) CHECK_THROWS_AS(engine.end_update(), Error);
+        });
+      }
+    });
+  };
+  const Course whole = with_spike(Policy<F64, Delayed<1>>());
+  check_same_course(with_spike(Policy<F64, Zero<1>, Delayed<1>>()), whole);
+  check_same_course(with_spike(Policy<F64, Zero<2>, Delayed<1>>()), whole);
+  check_same_course(with_spike(Policy<F64, Zero<3>, Delayed<1>>()), whole);
+}
+
 TEST_CASE("delayed updates are refused where they cannot be") {
   using P = Policy<F32, Delayed<1>>;
   CHECK(sentence_of([] {

@@ -177,9 +177,9 @@ class Engine {
   /// are dynamic; else it is that of the configuration.
   constexpr void resume(const TrainingProgress& progress);
   /// Ends what is in flight, so that tensors may be replaced by others of their extents.
-  constexpr void settle() { end_update(), replicas().complete_all(), state_.settle(), graphs_.forget(); }
+  constexpr void settle() { finish_step(), state_.end_update(), state_.settle(), graphs_.forget(); }
   /// Ends the step in flight, and the update that a policy delays. Call it on every rank.
-  constexpr void end_update() { finish_step(), state_.end_update(); }
+  constexpr void end_update() { finish_step(), state_.end_update(micro_steps_ == 0 && !own_.waits_for_backward_); }
   /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
 
@@ -305,7 +305,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
   detail::ask_stage_remedies(*this);
   weights_.materialize(
       [&](Bucket<T, D>& b) { state_.add(b, moments_in<Optimizer>(b), world_.seed(), world_.tp_rank()); });
-  if (replicas().config().delay_after != never_delayed) state_.prepare_updates(units());
+  if (replicas().config().keeps_more_for_steps()) state_.prepare_steps(units());
   state_.settle();
   weights_.set_trained();
   replicas().check_reductions(check_.of_reductions());
@@ -331,7 +331,7 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::restart(Size steps) {
-  end_update(), drop_step(), graphs_.forget();
+  finish_step(), drop_step(), state_.end_update(), graphs_.forget();
   read_state(*this, [&] {
     for (Unit<T, D>* unit : units())
       for (Bucket<T, D>& b : unit->buckets()) state_.clear_moments(b);
@@ -346,7 +346,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress) {
   check_learning_rate(progress.learning_rate);
-  end_update(), drop_step(), graphs_.forget();
+  finish_step(), drop_step(), state_.end_update(), graphs_.forget();
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
   weights_.context().random.key = {progress.seed};
@@ -434,8 +434,8 @@ constexpr PendingReport Engine<Model, Optimizer>::act() {
   const TimelineRange<D> range(world_.memory(), "step");
   step_.prepare([](void* engine) { static_cast<Engine*>(engine)->finish_step(); });
   issue_step();
+  refresh_units<T, D>(units(), replicas());  // first: a step that throws may have ended the update before
   if constexpr (detail::known_at_once<D>) finish_step();
-  refresh_units<T, D>(units(), replicas());
   return step_.report();
 }
 
@@ -484,7 +484,7 @@ constexpr void Engine<Model, Optimizer>::end_step(const Tensor<double, 1, D>& sc
   else
     ++steps_, ++moment_steps_;
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
-  check_.end_step(), replicas().end_step(check_.of_reductions());
+  check_.end_step(), replicas().end_step(check_.of_reductions(), report.skipped || scale_.value() != report.loss_scale);
 }
 
 template <class Model, class Optimizer>

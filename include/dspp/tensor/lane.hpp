@@ -41,7 +41,7 @@ class HostLane {
   void start(Pool& memory, std::function<void(Pool& on)> work);
   /// What is issued in the rank's memory from now on comes after the work.
   ///
-  /// Throws   what the work threw
+  /// Throws   what the work threw, each time until other work begins
   void wait();
 
  private:
@@ -144,7 +144,7 @@ DSPP_INLINE void HostLane::start(Pool&, std::function<void(Pool&)> work) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->work = std::move(work);
-    state_->is_under_way = true;
+    state_->is_under_way = true, state_->thrown = nullptr;
   }
   state_->changed.notify_all();
 }
@@ -153,7 +153,7 @@ DSPP_INLINE void HostLane::wait() {
   if (!state_) return;
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return !state_->is_under_way; });
-  if (const auto error = std::exchange(state_->thrown, nullptr)) std::rethrow_exception(error);
+  if (state_->thrown) std::rethrow_exception(state_->thrown);
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <dspp/base/list.hpp>
+#include <dspp/base/otherwise.hpp>
 #include <dspp/ops/step_verdict.hpp>
 #include <dspp/ops/update.hpp>
 #include <dspp/tensor/lane.hpp>
@@ -36,9 +37,7 @@ class DelayedUpdate {
   ///
   /// Memory   the owned elements' values and gradients
   constexpr void add(Bucket<T, D>& b) {
-    const Shape<1> own{{replicas_->owned(b).count()}};
-    parts_.push_back({&b, new_gradient(b, *b.resting),
-                      Tensor<T, 1, D>::uninitialized(own, *b.resting, Category::parameters, "values of an update")});
+    parts_.push_back({&b, new_gradient(b, *b.resting), new_values(b, *b.resting)});
     if (!step_)
       step_ = Tensor<double, 1, D>::zeros(shape(StepScalars::count), replicas_->memory(), Category::optimizer,
                                           "a delayed step");
@@ -52,11 +51,13 @@ class DelayedUpdate {
     const auto as_bytes = [](const double* numbers) { return reinterpret_cast<const std::byte*>(numbers); };
     D::copy(replicas_->memory(), detail::byte_of<D>(step_.storage(), 0), step ? as_bytes(step) : nullptr,
             step_.bytes());
+    detail::Otherwise not_started([&] { lane_.end(); });
     lane_.start(replicas_->memory(), [&]() -> std::function<void(Memory<D>&)> {
       if constexpr (!std::is_same_v<T, Compute<T>>)
         if (replicas_->config().wide_gradients) return work<Compute<T>>(optimizer, shard, scalars);
       return work<T>(optimizer, shard, scalars);
     });
+    not_started.cancel();
     is_under_way_ = true;
   }
 
@@ -84,11 +85,9 @@ class DelayedUpdate {
   /// While none is under way: what it keeps of a bucket is in `memory` from now on.
   constexpr void move(const Bucket<T, D>& b, Memory<D>& memory) {
     for (Part& part : parts_) {
-      if (part.bucket != &b || &part.values.memory() == &memory) continue;
-      auto values =
-          Tensor<T, 1, D>::uninitialized(part.values.shape(), memory, Category::parameters, "values of an update");
-      part.gradient = new_gradient(b, memory);
-      part.values = std::move(values);
+      if (part.bucket != &b) continue;
+      if (&part.gradient.memory() != &memory) part.gradient = new_gradient(b, memory);
+      if (&part.values.memory() != &memory) part.values = new_values(b, memory);
     }
   }
 
@@ -106,6 +105,11 @@ class DelayedUpdate {
 
   constexpr Storage<Memory<D>> new_gradient(const Bucket<T, D>& b, Memory<D>& memory) const {
     return {memory, replicas_->gradient_bytes(replicas_->owned(b).count()), Category::gradients, "delayed gradients"};
+  }
+
+  constexpr Tensor<T, 1, D> new_values(const Bucket<T, D>& b, Memory<D>& memory) const {
+    const Shape<1> own{{replicas_->owned(b).count()}};
+    return Tensor<T, 1, D>::uninitialized(own, memory, Category::parameters, "values of an update");
   }
 
   /// The work knows addresses alone: handles of blocks belong to the rank's thread.

@@ -30,6 +30,8 @@ struct ReplicaConfig {
   Size delay_after = never_delayed;                 ///< updates before the first delayed one
   ErrorFeedback error_feedback{};                   ///< if traffic feeds errors back
 
+  /// Whether an engine keeps more than state between steps.
+  constexpr bool keeps_more_for_steps() const { return delay_after != never_delayed || traffic.feeds_errors_back; }
   /// Whether anything is in the host's memory beside D's: of a disk the windows, where D's memory is not the host's,
   /// and the reduced gradients of parameters that are there.
   template <Device D>

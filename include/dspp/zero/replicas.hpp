@@ -116,6 +116,7 @@ class Replicas {
   constexpr void begin_micro_step() {
     ++micro_step_;
     if constexpr (requires { memory_->begin_step(); }) memory_->begin_step();
+    if (errors_are_old_) zero_errors();
   }
 
   /// False if the transport has its own sum order: every stage then uses reduce-scatter, since an all-reduce of the
@@ -175,34 +176,27 @@ class Replicas {
     hops_.free();
     gathers_ahead_ = 0;
   }
-  /// After a step, whose gradients are gone; `how` is as in check_reductions.
-  constexpr void end_step(ReductionCheck how) {
+  /// After a step, whose gradients are gone; `how`: as in check_reductions; `forgets_errors`: of quantization.
+  constexpr void end_step(ReductionCheck how, bool forgets_errors) {
     if constexpr (requires { memory_->end_step(); }) memory_->end_step();
-    if (!errors_.empty() && ++steps_with_errors_ == config_.error_feedback.reset_steps) forget_errors();
+    if (forgets_errors || ++steps_with_errors_ >= config_.error_feedback.reset_steps) forget_errors();
     check_reductions(how);
   }
   /// A step is given up.
   constexpr void drop_step() { give_up_step(), forget_errors(); }
-  /// Under LoCo, of each bucket in order of their numbers: what quantization will lose of its gradient.
+  /// Under LoCo, of a bucket that is trained: what quantization will lose of its gradient.
   constexpr void add_errors(const BucketType& b) {
     if (group().size() == 1) return;
-    errors_.push_back({});
-    if (b.frozen) return;
-    const auto zeros = [&](Size bytes) {
-      StorageType storage(*memory_, bytes, Category::communication, "quantization errors");
-      zero_bytes<D>(storage, 0, bytes);
-      return storage;
+    errors_.resize(static_cast<std::size_t>(buckets_));
+    Errors& errors = errors_[block_of(b)];
+    const auto take = [&](Size bytes) {
+      return StorageType(*memory_, bytes, Category::communication, "quantization errors");
     };
-    errors_.back().own = zeros(gradient_bytes(b.count));
-    if (reduces_twice()) errors_.back().of_node = zeros(slice_of(b) * nodes() * Size{sizeof(Compute<T>)});
+    errors.own = take(gradient_bytes(b.count));
+    if (reduces_twice()) errors.of_node = take(slice_of(b) * nodes() * Size{sizeof(Compute<T>)});
   }
-  /// They are 0 again.
-  constexpr void forget_errors() {
-    steps_with_errors_ = 0;
-    for (Errors& errors : errors_)
-      for (StorageType* storage : {&errors.own, &errors.of_node})
-        if (*storage) zero_bytes<D>(*storage, 0, storage->bytes());
-  }
+  /// They are 0 again, from the next micro-step on.
+  constexpr void forget_errors() { errors_are_old_ = true; }
   constexpr bool involves(const BucketType& bucket) const {
     for (const Operation& o : in_flight_)
       if (o.bucket == &bucket) return true;
@@ -253,6 +247,12 @@ class Replicas {
   struct Errors {
     StorageType own{}, of_node{};
   };
+  constexpr void zero_errors() {
+    errors_are_old_ = false, steps_with_errors_ = 0;
+    for (Errors& errors : errors_)
+      for (StorageType* storage : {&errors.own, &errors.of_node})
+        if (*storage) zero_bytes<D>(*storage, 0, storage->bytes());
+  }
   constexpr void give_up_step() {
     abandon();
     if constexpr (requires { memory_->abandon_step(); }) memory_->abandon_step();
@@ -321,6 +321,7 @@ class Replicas {
   List<Hop> hops_;              ///< of those of them that have one
   List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
   Size steps_with_errors_ = 0;  ///< since they were 0
+  bool errors_are_old_ = true;
   ReductionCheck check_ = ReductionCheck::none;
   ReductionPrints<D> prints_;
   int most_of_next_unit_ = config_.traffic.overlaps ? limit : 0;

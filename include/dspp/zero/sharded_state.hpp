@@ -127,12 +127,15 @@ class ShardedState {
     store_.keep(), of_values.keep();
     before_.free();
   }
-  /// Before the first step, if the policy delays updates.
+  /// Before the first step, if the configuration keeps more than state between steps.
   ///
-  /// Memory   that of a DelayedUpdate
-  constexpr void prepare_updates(const List<Unit<T, D>*>& units) {
+  /// Memory   that of a DelayedUpdate, if updates are delayed; under LoCo the errors of quantized gradients
+  constexpr void prepare_steps(const List<Unit<T, D>*>& units) {
     for (Unit<T, D>* unit : units)
-      for (Bucket<T, D>& b : unit->trained_buckets()) delayed_.add(b);
+      for (Bucket<T, D>& b : unit->trained_buckets()) {
+        if (replicas_->config().delay_after != never_delayed) delayed_.add(b);
+        if (replicas_->config().traffic.feeds_errors_back) replicas_->add_errors(b);
+      }
   }
   /// Whether the update of that number, from 1, runs beside the next step.
   constexpr bool delays(Size number) const { return delayed_.delays(number); }
@@ -142,11 +145,17 @@ class ShardedState {
     delayed_.start(
         optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step);
   }
-  /// Ends it: values and state have it, and the next forward, too. Call on every rank.
+  /// Ends it: values and state have it, and the next forward, too. Call on every rank. `between_steps`: nothing of a
+  /// step uses the values.
   ///
   /// Cost     if one is under way, under stages 1 and 2, an all-gather of the values over the replicas
-  constexpr void end_update() {
+  constexpr void end_update(bool between_steps = true) {
+    replicas_->complete_all();  // they may read the values: of a forward that threw
     if (!delayed_.is_under_way()) return;
+    // clang-format off
+    require(between_steps, "dspp: parameters under Delayed<1> need the end of a step to be read or set from outside, but one has begun, by a forward or a micro-step. End it first, or do it before.",
+            ErrorCode::state);
+    // clang-format on
     delayed_.finish();
     const bool gathers = replicas_->rule().optimizer_is_split() && !replicas_->rule().values_are_split();
     delayed_.for_each_bucket([&](Bucket<T, D>& b) {

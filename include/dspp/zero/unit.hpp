@@ -212,8 +212,6 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
     replicas.add_values(b);
     if (!values_are_split_) this->values[i] = b.values.storage();
   }
-  if (replicas.config().traffic.feeds_errors_back)
-    for (const BucketType& b : buckets_) replicas.add_errors(b);
 }
 
 template <class T, Device D>
