@@ -213,7 +213,7 @@ TEST_CASE(
     CHECK(of_rank.find("hidden_share")->real == doctest::Approx(own.hidden_share()));
     CHECK(of_rank.find("exposed_share")->real == doctest::Approx(own.exposed_share()));
     CHECK(of_rank.find("planned_hidden_share")->real == planned);
-    const std::string counter = "communication hidden, rank " + std::to_string(r);
+    const std::string counter = "communication beside kernels, rank " + std::to_string(r);
     int counted = 0;
     for (const JsonTree& event : trace.find("traceEvents")->items)
       if (event.find("name")->string == counter) {
@@ -246,7 +246,7 @@ TEST_CASE("of one rank there is no communication, and no share of it") {
   const std::string trace = read_file(path);
   CHECK(trace.find("_share") == std::string::npos);
   CHECK(trace.find("nan") == std::string::npos);
-  CHECK(trace.find("communication hidden") == std::string::npos);
+  CHECK(trace.find("communication beside kernels") == std::string::npos);
 }
 
 TEST_CASE("a profile ends with its scope, also by an exception, and with a collective under way") {

@@ -104,7 +104,7 @@ TEST_CASE("the counter has a value for each step with communication, of what was
     if (profiler.rows()[static_cast<std::size_t>(event.row)].kind == Profiler::Kind::kernel)
       kernels.push_back({static_cast<double>(event.begin), static_cast<double>(event.end)});
   const OverlapTime first = overlap_of(flights, kernels);
-  CHECK(tree.items[0].find("name")->string == "communication hidden, rank 4");
+  CHECK(tree.items[0].find("name")->string == "communication beside kernels, rank 4");
   CHECK(tree.items[0].find("ts")->real == 1000);
   CHECK(tree.items[0].find("args")->find("percent")->real ==
         doctest::Approx(100 * first.hidden / first.under_way).epsilon(1e-3));

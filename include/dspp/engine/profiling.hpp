@@ -66,7 +66,7 @@ class Profiling {
   /// seconds.hidden() of a plan at rates_of(profile()).
   void set_planned_hidden(double share) { planned_hidden_ = share; }
   /// Writes the events of all ranks, a lane each, in Chrome's trace format: ui.perfetto.dev shows it, with the share of
-  /// communication that was hidden in each step. A lane of which not all events were kept says so in its name.
+  /// communication that was beside kernels in each step. A lane of which not all events were kept says so in its name.
   /// `otherData` has the CommunicationTime of each rank. Call on every rank; the first one writes.
   ///
   /// Throws   Error(file)

@@ -18,9 +18,9 @@ namespace dspp {
 /// The seconds in which collectives with other ranks were under way, from the call that starts one to its completion,
 /// each moment once. What is neither hidden nor exposed is the program's, between its operations.
 ///
-/// Thread ranks, MPI and TCP move the data of the Cpu while a rank is in a collective's calls: there `exposed` has all
-/// that the rank could not compute in, and `hidden` is a bound of what it hid, which a transport reaches that moves
-/// data by itself.
+/// Thread ranks, MPI and TCP move the data of the Cpu while a rank is in a collective's calls: there `exposed` is what
+/// communication costs, and `hidden` saves nothing. It is the time beside kernels in which a transport could move data
+/// that does so by itself, and is no share of the time that moving takes, as planned_hidden is.
 struct CommunicationTime {
   double under_way = 0;
   double hidden = 0;                       ///< of it within kernels of this rank
@@ -42,8 +42,8 @@ struct CommunicationTime {
 /// Until now.
 CommunicationTime communication_time_of(const Profiler& profiler);
 
-/// The share that was hidden in each step, as a counter in Chrome's trace format, of the events that are kept: from the
-/// end of the step before to its own end. Each line ends with a comma; `offset` as in trace_lines().
+/// The share that was beside kernels in each step, as a counter in Chrome's trace format, of the events that are kept:
+/// from the end of the step before to its own end. Each line ends with a comma; `offset` as in trace_lines().
 std::string communication_counters(const Profiler& profiler, int rank, std::int64_t offset = 0);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ DSPP_INLINE std::string communication_counters(const Profiler& profiler, int ran
   for (const Interval& step : steps) {
     const double under_way = length_within(moving, step);
     if (under_way <= 0) continue;
-    text += R"({"ph":"C","name":"communication hidden, rank )" + std::to_string(rank) + R"(","pid":0,"ts":)" +
+    text += R"({"ph":"C","name":"communication beside kernels, rank )" + std::to_string(rank) + R"(","pid":0,"ts":)" +
             detail::trace_time(step.begin + static_cast<double>(offset)) + R"(,"args":{"percent":)" +
             detail::fixed(100 * length_within(hidden, step) / under_way, 2) + "}},\n";
   }
