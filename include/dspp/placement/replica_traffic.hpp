@@ -60,8 +60,8 @@ struct ReduceAs {};
 struct LoCo {};
 
 /// Of ReduceAs<format, LoCo>: error = decay error + (1 - decay) times what was lost of gradient + error. Errors are 0
-/// at first, after so many steps, when a step is given up, and when a checkpoint is saved or loaded: a training
-/// that goes on from it has the bits of the one that saved it.
+/// at first, after so many steps, after one that is skipped or given up or that changes the loss scale, and when a
+/// checkpoint is saved or loaded: a training that goes on from it has the bits of the one that saved it.
 struct ErrorFeedback {
   double decay = 0.8;       ///< DeepSpeed's err_beta
   Size reset_steps = 1024;  ///< DeepSpeed's reset_T
