@@ -107,15 +107,14 @@ double fastest(F f) {
   }
   return best;
 }
+}  // namespace detail
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE void refuse_second_profile() {
+DSPP_INLINE void detail::refuse_second_profile() {
   fail(ErrorCode::state,
        "dspp: Engine::profile needs a rank of which no other profile is being taken, but one is. End that first.");
 }
-
-}  // namespace detail
 
 DSPP_INLINE Rates rates_of(const Profile& profile) {
   double flops = 0, computing = 0, bytes = 0, moving = 0;
