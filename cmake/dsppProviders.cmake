@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# dspp::onednn and dspp::openmp: what dspp links when it is there; dspp::mpi: an add-on for who links it. Used by dspp's build and by its installed package alike,
+# dspp::onednn, dspp::openmp and dspp::liburing: what dspp links when it is there; dspp::mpi: an add-on for who links it. Used by dspp's build and by its installed package alike,
 # so that a package made on one machine asks anew on the next. An absent provider is an empty target, not an error.
 
 # oneDNN by its C header and library. Its own CMake package is not asked: Debian's needs OpenCL, which dspp does not.
@@ -57,6 +57,34 @@ function(_dspp_find_openmp own_programs)
   endif()
 endfunction()
 
+# liburing by its header and library: io_uring for files of Offload<..., Disk>.
+function(_dspp_find_liburing)
+  if(TARGET dspp::liburing)
+    return()
+  endif()
+  add_library(dspp::liburing INTERFACE IMPORTED GLOBAL)
+  if(DSPP_LIBURING STREQUAL "OFF" OR (NOT DSPP_LIBURING STREQUAL "AUTO" AND NOT DSPP_LIBURING))
+    _dspp_say("liburing: off, as asked")
+    return()
+  endif()
+  find_path(DSPP_LIBURING_INCLUDE_DIR NAMES liburing.h)
+  find_library(DSPP_LIBURING_LIBRARY NAMES uring)
+  mark_as_advanced(DSPP_LIBURING_INCLUDE_DIR DSPP_LIBURING_LIBRARY)
+  if(DSPP_LIBURING_INCLUDE_DIR AND DSPP_LIBURING_LIBRARY)
+    set_target_properties(dspp::liburing PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${DSPP_LIBURING_INCLUDE_DIR}"
+      INTERFACE_LINK_LIBRARIES "${DSPP_LIBURING_LIBRARY}"
+      INTERFACE_COMPILE_DEFINITIONS DSPP_WITH_LIBURING=1)
+    set_property(GLOBAL PROPERTY DSPP_LIBURING_FOUND TRUE)
+    _dspp_say("liburing: ${DSPP_LIBURING_LIBRARY}")
+  elseif(DSPP_LIBURING STREQUAL "AUTO")
+    _dspp_say("liburing: off, liburing.h and liburing were not found (liburing-dev); files are transferred by pread and pwrite")
+  else()
+    message(FATAL_ERROR "dspp: DSPP_LIBURING=ON needs liburing.h and liburing, but they were not found. "
+      "Install liburing-dev, or leave DSPP_LIBURING at AUTO.")
+  endif()
+endfunction()
+
 # dspp_find_mpi(<wanted>): defines dspp::mpi where MPI is: dspp::dspp with ranks as processes under mpirun. wanted is AUTO
 # (where found), ON (required) or OFF. MPI's own C++ bindings are left out.
 function(dspp_find_mpi wanted)
@@ -107,8 +135,9 @@ function(_dspp_say sentence)
   endif()
 endfunction()
 
-# dspp_find_providers(own_programs <bool>): defines dspp::onednn and dspp::openmp.
+# dspp_find_providers(own_programs <bool>): defines dspp::onednn, dspp::openmp and dspp::liburing.
 function(dspp_find_providers keyword own_programs)
   _dspp_find_onednn()
   _dspp_find_openmp(${own_programs})
+  _dspp_find_liburing()
 endfunction()

@@ -22,6 +22,21 @@ header_version() {
 
 processor_has() { grep -m 1 '^flags' /proc/cpuinfo 2>/dev/null | tr ' ' '\n' | grep -x "$1" | head -n 1; }
 
+# has_ring: sets ring, if the kernel gives a program an io_uring, or else no_ring, the reason.
+has_ring() {
+  ring='' no_ring='liburing.h was not found (package liburing-dev)'
+  has_liburing || return 0
+  no_ring='a program with liburing did not run'
+  ring_program=$(mktemp) || return 0
+  if printf '%s\n' '#include <liburing.h>' '#include <cstdio>' '#include <cstring>' 'int main() { io_uring ring;' \
+    'const int error = io_uring_queue_init(8, &ring, 0); std::puts(error ? std::strerror(-error) : ""); return error != 0; }' |
+    "$CXX" -x c++ -std=c++20 -o "$ring_program" - -luring >/dev/null 2>&1; then
+    refusal=$("$ring_program" 2>/dev/null) && ring="liburing$(dpkg-query -W -f ' ${Version}' liburing-dev 2>/dev/null)"
+    [ -z "$refusal" ] || no_ring="the kernel refuses it: $refusal"
+  fi
+  rm -f "$ring_program"
+}
+
 why_not() { if [ -n "$seen" ]; then printf '%s is not enough' "$seen"; else printf 'not installed'; fi; }
 
 doctor() {
@@ -47,6 +62,8 @@ doctor() {
   found clang++ "$(first_line_of clang++ --version)" "not installed (package clang)" "the headers and the catalogue of mistakes through a second compiler, and the fuzzer of the parsers"
   found oneDNN "$(header_version dnnl.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH)" \
     "dnnl.h was not found (package libdnnl-dev)" "faster matrix products"
+  has_ring
+  found io_uring "$ring" "$no_ring" "transfers of Offload<..., Disk> by io_uring, in place of pread and pwrite; ./dspp bench disk compares them"
   found ccache "$(first_line_of ccache --version)" "not installed (package ccache)" "a second build of the same sources in a fraction of the time"
   openmp=; has_header omp.h -fopenmp && openmp="-fopenmp"
   found OpenMP "$openmp" "the compiler takes no -fopenmp" "more than one thread per rank"

@@ -77,6 +77,7 @@ provide_build() {
   provide required libeigen3-dev "Eigen 3.4" has_eigen
   provide required libcli11-dev "CLI11, which reads options" has_cli11
   provide optional libdnnl-dev "oneDNN, for faster matrix products" has_onednn
+  provide optional liburing-dev "io_uring, for what rests on a disk" has_liburing
 }
 has_ninja() { have ninja; }
 has_mpi() { have mpicxx; }

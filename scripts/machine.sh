@@ -44,4 +44,5 @@ has_eigen() { has_header Eigen/Core -I/usr/include/eigen3 -I/usr/local/include/e
 has_cli11() { has_header CLI/CLI.hpp; }
 has_doctest() { has_header doctest/doctest.h; }
 has_benchmark() { has_header benchmark/benchmark.h; }
+has_liburing() { has_header liburing.h; }
 has_onednn() { has_header dnnl.h; }

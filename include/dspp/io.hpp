@@ -2,6 +2,7 @@
 /// Side floor: files and their formats.
 #pragma once
 
+#include <dspp/io/block_calls.hpp>
 #include <dspp/io/block_file.hpp>
 #include <dspp/io/checkpoint_folder.hpp>
 #include <dspp/io/checkpoint_lock.hpp>

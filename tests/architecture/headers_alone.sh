@@ -76,7 +76,7 @@ fi
 
 if [ "$folder" = . ]; then headers=$(find dspp -maxdepth 1 -name '*.hpp' | LC_ALL=C sort)
 elif [ "$folder" = configured ]; then
-  headers=$(grep -rlE 'DSPP_HAS_(OPENMP|ONEDNN|MPI|NCCL|CUDNN|AVX|SSE|F16C)|mpi|onednn' dspp --include='*.hpp' | LC_ALL=C sort)
+  headers=$(grep -rlE 'DSPP_HAS_(OPENMP|ONEDNN|LIBURING|MPI|NCCL|CUDNN|AVX|SSE|F16C)|mpi|onednn' dspp --include='*.hpp' | LC_ALL=C sort)
 else headers=$(find "dspp/$folder" -name '*.hpp' | LC_ALL=C sort); fi
 checked=0 failed=0
 # shellcheck disable=SC2086 # lists of words

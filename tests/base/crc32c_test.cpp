@@ -47,6 +47,10 @@ TEST_CASE("tables and instructions agree, at every length, offset and continuati
       CHECK(crc32c(data.data() + first, bytes) == ~detail::crc32c_by_tables(~0u, data.data() + first, bytes));
   for (Size cut = 0; cut <= 300; ++cut)
     CHECK(crc32c(data.data() + cut, 300 - cut, crc32c(data.data(), cut)) == crc32c(data.data(), 300));
+  const auto many = noise(150'000);  // of which parts are under way at the same time
+  for (const Size bytes : {49'151, 49'152, 49'153, 98'303, 98'304, 100'000, 147'461, 150'000})
+    for (const std::uint32_t before : {0u, 0x12345678u})
+      CHECK(crc32c(many.data(), bytes, before) == ~detail::crc32c_by_tables(~before, many.data(), bytes));
 }
 
 TEST_CASE("shares of pieces, in any order, make the checksum of the whole") {

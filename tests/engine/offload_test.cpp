@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
-#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -259,6 +260,8 @@ struct FaultyBlocks : io::BlockCalls {
   What what = What::error;
   int error = EIO;
   Size at = 0, calls = 0;  ///< at 0: none
+  bool uses_ring = true;
+  std::atomic<io::BlockPiece*> changed{nullptr};  ///< whose bytes are to be others
   std::mutex mutex;
 
   bool is_due(Kind of) {
@@ -271,25 +274,21 @@ struct FaultyBlocks : io::BlockCalls {
   int extend(int descriptor, Size offset, Size bytes) override {
     return is_due(Kind::extend) ? error : BlockCalls::extend(descriptor, offset, bytes);
   }
-  int read(int descriptor, void* to, Size bytes, Size offset, Size& done) override {
-    if (!is_due(Kind::read)) return BlockCalls::read(descriptor, to, bytes, offset, done);
-    return fault(done, [&](Size part) {
-      const int result = BlockCalls::read(descriptor, to, part < 0 ? bytes : part, offset, done);
-      if (part < 0) static_cast<char*>(to)[bytes - 4096] ^= 1;
-      return result;
-    });
+  std::unique_ptr<io::BlockRing> make_ring(int descriptor, int depth, int& reason) override {
+    reason = ENOSYS;
+    return uses_ring ? BlockCalls::make_ring(descriptor, depth, reason) : nullptr;
   }
-  int write(int descriptor, const void* from, Size bytes, Size offset, Size& done) override {
-    if (!is_due(Kind::write)) return BlockCalls::write(descriptor, from, bytes, offset, done);
-    return fault(done, [&](Size part) { return BlockCalls::write(descriptor, from, part, offset, done); });
+  void before(io::BlockPiece& piece) override {
+    if (!is_due(piece.writes ? Kind::write : Kind::read)) return;
+    if (what == What::error) piece.error = error;
+    if (what == What::none) piece.bytes = 0;
+    if (what == What::fewer) piece.bytes = 4096;
+    if (what == What::other_bytes) changed = &piece;
   }
-
- private:
-  int fault(Size& done, const std::function<int(Size)>& transfer) {
-    done = 0;
-    if (what == What::error) return error;
-    if (what == What::none) return 0;
-    return transfer(what == What::fewer ? 4096 : -1);
+  void after(io::BlockPiece& piece) override {
+    if (changed != &piece) return;
+    piece.at[piece.done - 4096] ^= std::byte{1};
+    changed = nullptr;
   }
 };
 
@@ -361,6 +360,7 @@ void check_refusals(Size most) {
       for (Size i = 0; i < times; ++i) {
         FaultyBlocks faulty;
         faulty.kind = kind, faulty.what = what, faulty.at = 1 + i * calls / times, faulty.error = i % 2 ? EIO : ENOSPC;
+        faulty.uses_ring = i % 3 != 1;
         CAPTURE(faulty.at);
         CAPTURE(static_cast<int>(kind));
         CAPTURE(static_cast<int>(what));

@@ -49,6 +49,8 @@ name_of() {
     onednn) echo 'out_openmp_with_onednn_for_*' ;;
     mpi) echo _mpi ;;
     no_mpi) echo out_mpi ;;
+    liburing) echo _liburing ;;
+    no_liburing) echo out_liburing ;;
     cudnn) echo _cudnn ;;
     no_cudnn) echo out_cudnn ;;
     nccl) echo _nccl ;;
@@ -90,6 +92,10 @@ pairs '' dspp_units_need_one_choice_of_mpi mpi no_mpi
 unit nccl dspp/launch/nccl_choice.hpp -DDSPP_WITH_NCCL=1
 unit no_nccl dspp/launch/nccl_choice.hpp
 pairs '' dspp_units_need_one_choice_of_nccl nccl no_nccl
+unit liburing dspp/io/liburing_choice.hpp -DDSPP_WITH_LIBURING=1
+unit no_liburing dspp/io/liburing_choice.hpp
+pairs '' dspp_units_need_one_choice_of_liburing liburing no_liburing
+
 unit cudnn dspp/cuda/cudnn.hpp -DDSPP_WITH_CUDNN=1
 unit no_cudnn dspp/cuda/cudnn.hpp
 pairs '' dspp_units_need_one_choice_of_cudnn cudnn no_cudnn

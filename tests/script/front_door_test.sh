@@ -55,7 +55,7 @@ for missing in 'g++:a C++20 compiler:g++' 'cmake:CMake 3.25:cmake' 'ninja:Ninja:
   done
 done
 on_a_machine "$fact"
-without doctest/doctest.h benchmark/benchmark.h dnnl.h
+without doctest/doctest.h benchmark/benchmark.h dnnl.h liburing.h
 try test --no-install; refuses 'Install doctest-dev.'
 try bench --no-install; refuses 'Install libbenchmark-dev.'
 try train --no-install --steps 3; exits 0; installs; called 'train_gpt [--steps] [3]'
@@ -66,8 +66,8 @@ try train; exits 0; installs; never_called apt-get
 without ninja Eigen/Core
 try train; exits 0; installs ninja-build libeigen3-dev; never_called '[update]'; prints 'installing ninja-build (Ninja)'
 try train; exits 0; installs
-without g++ cmake ninja Eigen/Core CLI/CLI.hpp dnnl.h doctest/doctest.h benchmark/benchmark.h clang++ libfuzzer
-try test -L zero; exits 0; installs g++ cmake ninja-build libeigen3-dev libcli11-dev libdnnl-dev doctest-dev
+without g++ cmake ninja Eigen/Core CLI/CLI.hpp dnnl.h liburing.h doctest/doctest.h benchmark/benchmark.h clang++ libfuzzer
+try test -L zero; exits 0; installs g++ cmake ninja-build libeigen3-dev libcli11-dev libdnnl-dev liburing-dev doctest-dev
 try test --preset clang; exits 0; installs clang libclang-rt-dev
 try test; exits 0; installs libbenchmark-dev
 [ -d "$root/build/mpich" ] || fails "does not unpack the headers of MPICH"
@@ -131,7 +131,7 @@ try train --no-install; refuses 'CMake 3.25 or later, but CMake 3.22.1 was found
 try train; exits 0; installs cmake
 
 # The doctor's lines; those of the real hardware and of /usr/local/cuda vary.
-doctors='C++20 compiler:CMake:Ninja:Eigen:CLI11:doctest:Google Benchmark:clang++:oneDNN:ccache:OpenMP:MPI:CUDA device:NCCL'
+doctors='C++20 compiler:CMake:Ninja:Eigen:CLI11:doctest:Google Benchmark:clang++:oneDNN:io_uring:ccache:OpenMP:MPI:CUDA device:NCCL'
 # doctor_says <yes|no|either> <name>
 doctor_says() {
   line=$(printf '%s\n' "$out" | sed -n "s/^  $2  *\(yes\|no\)  */\1 /p")
@@ -145,10 +145,12 @@ doctor_says() {
 on_a_machine 'the doctor says of everything whether it was found, why not, and what it would give'
 for tool in mpirun nvidia-smi ccache; do give $tool; echo 1 >"$machine/version/$tool"; done
 try doctor; exits 0; installs; prints 'this machine can train'
-for name in 'C++20 compiler' CMake Ninja Eigen CLI11 doctest 'Google Benchmark' clang++ oneDNN ccache OpenMP; do
+for name in 'C++20 compiler' CMake Ninja Eigen CLI11 doctest 'Google Benchmark' clang++ oneDNN io_uring ccache OpenMP; do
   doctor_says yes "$name"
 done
-without g++ clang++ cmake ninja nproc mpirun nvidia-smi ccache doctest/doctest.h benchmark/benchmark.h Eigen/Core CLI/CLI.hpp dnnl.h omp.h
+echo 'Operation not permitted' >"$machine/kernel_refuses_rings"
+try doctor; exits 0; doctor_says no io_uring; prints 'no    the kernel refuses it: Operation not permitted. It gives: '
+without g++ clang++ cmake ninja nproc mpirun nvidia-smi ccache doctest/doctest.h benchmark/benchmark.h Eigen/Core CLI/CLI.hpp dnnl.h liburing.h omp.h
 for arguments in 'doctor' '--no-install doctor' 'doctor --no-install'; do
   # shellcheck disable=SC2086 # a list of words
   try $arguments; exits 0; installs; prints 'something required is absent'

@@ -25,11 +25,11 @@ whole_machine() {
   mkdir "$root/examples" && cp -R "$source/examples/help" "$source/examples/train_gpt.cpp" "$root/examples"
   cp "$here/stub.sh" "$machine/stub"
   chmod +x "$machine/stub"
-  for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mkfifo mktemp mv readlink rm sed setsid sleep sort tail tr true; do
+  for tool in sh env awk basename cat chmod cksum cut dirname grep head ln mkdir mkfifo mktemp mv readlink rm sed setsid sleep sort tail tr true; do
     ln -s "$(real "$tool")" "$machine/bin/$tool"
   done
   for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest mpicxx mpirun dpkg-deb python3; do give "$tool"; done
-  for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core CLI/CLI.hpp dnnl.h omp.h; do
+  for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core CLI/CLI.hpp dnnl.h liburing.h omp.h cstdio cstring; do
     : >"$machine/headers/$header"
   done
   : >"$machine/libfuzzer"
@@ -50,6 +50,7 @@ whole_machine() {
   echo ': >headers/Eigen/Core' >"$machine/apt/libeigen3-dev"
   echo ': >headers/CLI/CLI.hpp' >"$machine/apt/libcli11-dev"
   echo ': >headers/dnnl.h' >"$machine/apt/libdnnl-dev"
+  echo ': >headers/liburing.h' >"$machine/apt/liburing-dev"
   echo ': >headers/doctest/doctest.h' >"$machine/apt/doctest-dev"
   echo ': >headers/benchmark/benchmark.h' >"$machine/apt/libbenchmark-dev"
   echo 'ln -sf ../stub bin/mpicxx' >"$machine/apt/libopenmpi-dev"

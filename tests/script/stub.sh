@@ -4,6 +4,7 @@
 #   bin/<tool>        links to this file, and to the few real tools that the scripts need
 #   headers/<path>    headers that the compiler finds
 #   libfuzzer         clang++ links it
+#   kernel_refuses_rings   what the kernel says to a program that asks for an io_uring
 #   python3-venv, python3-dev   python3 has venv and pip, and Python.h
 #   version/<tool>    the tool's version output
 #   uid               the user id of the script
@@ -23,7 +24,14 @@ compile() {
   for header in $(printf '%s\n' "$program" | sed -n 's/^#include <\(.*\)>.*/\1/p'); do
     [ -e "$MACHINE/headers/$header" ] || exit 1
   done
+  case " $* " in *' -luring '*) ring_program "$5" ;; esac
   case " $* " in *' -P '*) printf '%s\n' "$program" | sed -n 's/^dspp_doctor .*/dspp_doctor 1/p' ;; esac
+}
+
+# ring_program <file>: writes a program in the place of one that asks the kernel for an io_uring.
+ring_program() {
+  answer=$(cat "$MACHINE/kernel_refuses_rings" 2>/dev/null)
+  printf '#!/bin/sh\necho "%s"\nexit %s\n' "$answer" "${answer:+1}" >"$1" && chmod +x "$1"
 }
 
 apt_get() {

@@ -28,7 +28,7 @@
 #endif
 // Others are detected at run time: base/arithmetic.hpp.
 
-// ---- options: -fopenmp, what the CMake targets dspp::onednn and dspp::mpi define, NCCL, cuDNN -----------------------
+// ---- options: -fopenmp, what the CMake targets dspp::onednn, dspp::liburing and dspp::mpi define, NCCL, cuDNN -------
 
 #if defined(_OPENMP)
 #define DSPP_HAS_OPENMP() 1
@@ -44,6 +44,12 @@
 #else
 #define DSPP_HAS_ONEDNN() 0
 #define DSPP_NAME_OF_ONEDNN without_onednn
+#endif
+
+#if defined(DSPP_WITH_LIBURING) && DSPP_WITH_LIBURING + 0 != 0
+#define DSPP_HAS_LIBURING() 1
+#else
+#define DSPP_HAS_LIBURING() 0
 #endif
 
 #if defined(DSPP_WITH_MPI) && DSPP_WITH_MPI + 0 != 0

@@ -21,7 +21,7 @@ namespace dspp {
 ///
 /// Detects every burst of up to 32 bits, and in up to 256 MiB every error of up to three bits.
 ///
-/// Cost     one pass; 8 bytes per instruction if compiled for SSE4.2
+/// Cost     one pass; 8 bytes per instruction if compiled for SSE4.2, of which three are under way
 /// Source   RFC 3720 (iSCSI), 12.1 and B.4; Castagnoli, Brauer, Herrmann 1993 for the polynomial
 std::uint32_t crc32c(const void* data, Size bytes, std::uint32_t before = 0);
 
@@ -74,21 +74,6 @@ inline std::uint32_t crc32c_by_tables(std::uint32_t rest, const unsigned char* d
   return rest;
 }
 
-/// The same by the fastest way of this build.
-inline std::uint32_t crc32c_remainder(std::uint32_t rest, const void* bytes_at, Size bytes) {
-  const auto* data = static_cast<const unsigned char*>(bytes_at);
-#if DSPP_HAS_SSE42()
-  std::uint64_t wide = rest;
-  for (; bytes >= 8; bytes -= 8, data += 8) {
-    std::uint64_t word;
-    std::memcpy(&word, data, 8);
-    wide = _mm_crc32_u64(wide, word);
-  }
-  rest = static_cast<std::uint32_t>(wide);
-#endif
-  return crc32c_by_tables(rest, data, bytes);
-}
-
 /// The product a b modulo the polynomial.
 constexpr std::uint32_t crc32c_product(std::uint32_t a, std::uint32_t b) {
   std::uint32_t sum = 0;
@@ -113,6 +98,37 @@ constexpr std::uint32_t crc32c_over_zeros(std::uint32_t rest, Size bytes) {
   for (std::size_t k = 3; bytes > 0; bytes >>= 1, ++k)
     if (bytes & 1) rest = crc32c_product(crc32c_powers[k], rest);
   return rest;
+}
+
+#if DSPP_HAS_SSE42()
+inline std::uint64_t crc32c_of_word(std::uint64_t rest, const unsigned char* data) {
+  std::uint64_t word;
+  std::memcpy(&word, data, 8);
+  return _mm_crc32_u64(rest, word);
+}
+#endif
+
+/// The same by the fastest way of this build: of the processor's instruction three at a time are under way, each over a
+/// part of its own.
+inline std::uint32_t crc32c_remainder(std::uint32_t rest, const void* bytes_at, Size bytes) {
+  const auto* data = static_cast<const unsigned char*>(bytes_at);
+#if DSPP_HAS_SSE42()
+  constexpr Size part = 16384;
+  for (; bytes >= 3 * part; bytes -= 3 * part, data += 3 * part) {
+    std::uint64_t first = rest, second = 0, third = 0;
+    for (Size i = 0; i < part; i += 8) {
+      first = crc32c_of_word(first, data + i);
+      second = crc32c_of_word(second, data + part + i);
+      third = crc32c_of_word(third, data + 2 * part + i);
+    }
+    rest = crc32c_over_zeros(static_cast<std::uint32_t>(first), part) ^ static_cast<std::uint32_t>(second);
+    rest = crc32c_over_zeros(rest, part) ^ static_cast<std::uint32_t>(third);
+  }
+  std::uint64_t wide = rest;
+  for (; bytes >= 8; bytes -= 8, data += 8) wide = crc32c_of_word(wide, data);
+  rest = static_cast<std::uint32_t>(wide);
+#endif
+  return crc32c_by_tables(rest, data, bytes);
 }
 
 }  // namespace detail

@@ -10,16 +10,15 @@
 #include <dspp/base/config.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
+#include <dspp/io/block_calls.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
-#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -32,26 +31,11 @@
 
 #include <dspp/base/crc32c.hpp>
 #include <dspp/base/file_size_limit.hpp>
+#include <dspp/io/block_lane.hpp>
 #include <dspp/io/file.hpp>
 #endif
 
 namespace dspp::io {
-
-/// The system calls of a BlockFile, one function each, so that a test can make any of them fail. Each returns 0 or the
-/// system's error. Reads and writes come from several threads.
-class BlockCalls {
- public:
-  virtual ~BlockCalls() = default;
-  /// Opens a new file that has no name, so that nothing remains of it when the process ends; `direct`: past the
-  /// system's cache, which EINVAL refuses.
-  virtual int open(const std::string& folder, bool direct, int& descriptor);
-  /// Provides the bytes [offset, offset + bytes).
-  virtual int extend(int descriptor, Size offset, Size bytes);
-  /// Transfers up to `bytes` and says how many.
-  virtual int read(int descriptor, void* to, Size bytes, Size offset, Size& done);
-  virtual int write(int descriptor, const void* from, Size bytes, Size offset, Size& done);
-  virtual void close(int descriptor);
-};
 
 /// What the header of a block says, checked when it is read.
 struct BlockLabel {
@@ -88,23 +72,31 @@ class Transfer {
   detail::BlockJob* job_ = nullptr;
 };
 
+/// How a BlockFile transfers.
+struct BlockOptions {
+  int threads = 2;           ///< blocks at the same time
+  int depth = 8;             ///< pieces of a block at the same time, by io_uring
+  Size piece_bytes = 1_MiB;  ///< of io_uring, a multiple of block_unit; other transfers are of whole blocks
+  bool uses_ring = true;     ///< io_uring where it is to be had, else pread and pwrite
+};
+
 /// A file in a folder, without a name: it ends with its owner, also if that is killed. In front of a block's bytes is a
 /// header with run, number, version and checksum, so that what a disk or another program changed is not used.
 ///
 /// Cost   a transfer of all bytes, past the system's cache where the file system allows it, and one pass for CRC-32C,
-///        both by threads of the file
+///        both by threads of the file; with io_uring the pass goes on while pieces are under way
 class BlockFile {
  public:
   /// The alignment of a block in memory and in the file, and the bytes of its header.
-  static constexpr Size unit = 4096;
+  static constexpr Size unit = block_unit;
   /// The bytes of a block with its header.
   static constexpr Size bytes_of(Size payload) { return unit + (payload + unit - 1) / unit * unit; }
 
   BlockFile() = default;
-  /// `calls` is kept by the caller; null: the system's. `threads`: transfers at the same time.
+  /// `calls` is kept by the caller; null: the system's.
   ///
-  /// Throws   Error(file) if the folder takes no file
-  void open(const std::string& folder, BlockCalls* calls = nullptr, int threads = 2);
+  /// Throws   Error(file) if the folder takes no file, Error(usage) for options that have no meaning
+  void open(const std::string& folder, BlockCalls* calls = nullptr, const BlockOptions& options = {});
   BlockFile(const BlockFile&) = delete;
   BlockFile& operator=(const BlockFile&) = delete;
   /// Waits for transfers under way.
@@ -113,6 +105,10 @@ class BlockFile {
   bool is_open() const { return state_ != nullptr; }
   /// True if transfers pass the system's cache.
   bool is_direct() const;
+  /// True if transfers are by io_uring.
+  bool uses_ring() const;
+  /// How blocks are transferred, and why not by io_uring: "pread and pwrite on 2 threads: the build has no liburing".
+  const std::string& way() const;
   /// Provides the bytes up to `end`.
   ///
   /// Throws   Error(file) if the disk has no room
@@ -140,6 +136,19 @@ struct BlockHeader {
   std::uint64_t run = 0;
   std::int64_t number = 0, version = 0, bytes = 0;
   std::uint32_t checksum = 0, own_checksum = 0;  ///< the second of what is before it
+};
+
+/// Of a payload, as far as it is known.
+struct BlockChecksum {
+  const std::byte* payload = nullptr;
+  Size bytes = 0, past = 0;
+  std::uint32_t value = 0;
+  void go_on(Size up_to) {
+    const Size more = std::min(up_to, bytes) - past;
+    if (more <= 0) return;
+    value = crc32c(payload + past, more, value);
+    past += more;
+  }
 };
 
 struct BlockQueue {
@@ -182,14 +191,14 @@ DSPP_INLINE void wait_for(BlockJob* job) {
 }  // namespace detail
 
 struct BlockFile::State {
-  std::string folder;
+  std::string folder, way;
   BlockCalls system;
-  BlockCalls* calls = nullptr;
-  int descriptor = -1;
-  std::atomic<bool> direct{true};
+  detail::BlockPlace place{};
   Size end = 0;
   std::uint64_t run = 0;
+  bool uses_ring = false;
   detail::BlockQueue queue{};
+  std::vector<detail::BlockLane> lanes{};  ///< of the threads
   std::vector<std::thread> threads{};
 
   ~State() {
@@ -200,10 +209,12 @@ struct BlockFile::State {
     queue.work.notify_all();
     for (std::thread& thread : threads)
       if (thread.joinable()) thread.join();
-    if (descriptor >= 0) calls->close(descriptor);
+    lanes.clear();
+    if (place.descriptor >= 0) place.calls->close(place.descriptor);
   }
 
-  void work() {
+  void work(detail::BlockLane& lane) {
+    const FileSizeLimitAsError limit;
     std::unique_lock lock(queue.mutex);
     for (;;) {
       queue.work.wait(lock, [&] { return queue.ends || !queue.jobs.empty(); });
@@ -212,7 +223,7 @@ struct BlockFile::State {
       queue.jobs.pop_front();
       lock.unlock();
       try {
-        job->writes ? write(*job) : read(*job);
+        job->writes ? write(*job, lane) : read(*job, lane);
       } catch (...) {
         job->has_no_sentence = true;
       }
@@ -225,29 +236,36 @@ struct BlockFile::State {
   std::string where(Size offset, Size bytes) const {
     return std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " of its file in '" + folder + "'";
   }
-
-  void write(detail::BlockJob& job) {
+  static detail::BlockSpan span_of(const detail::BlockJob& job) {
+    return {job.writes, job.block, job.offset, bytes_of(job.payload)};
+  }
+  detail::BlockHeader header_of(const detail::BlockJob& job, std::uint32_t checksum) const {
     detail::BlockHeader header{.run = run, .number = job.label.number, .version = job.label.version};
-    header.bytes = job.payload;
-    header.checksum = crc32c(job.block + unit, job.payload);
+    header.bytes = job.payload, header.checksum = checksum;
     header.own_checksum = crc32c(&header, offsetof(detail::BlockHeader, own_checksum));
-    std::memset(job.block, 0, static_cast<std::size_t>(unit));
-    std::memcpy(job.block, &header, sizeof header);
-    transfer(job, [&](std::byte* at, Size bytes, Size offset, Size& done) {
-      return calls->write(descriptor, at, bytes, offset, done);
-    });
+    return header;
   }
 
-  void read(detail::BlockJob& job) {
-    transfer(job, [&](std::byte* at, Size bytes, Size offset, Size& done) {
-      return calls->read(descriptor, at, bytes, offset, done);
+  void write(detail::BlockJob& job, detail::BlockLane& lane) {
+    detail::BlockChecksum sum{job.block + unit, job.payload};
+    const detail::BlockSpan span = span_of(job);
+    const detail::BlockFailure failure = lane.carry(span, [&](Size bytes) {
+      sum.go_on(bytes - unit);
+      if (bytes < span.bytes) return;
+      const detail::BlockHeader header = header_of(job, sum.value);
+      std::memset(job.block, 0, static_cast<std::size_t>(unit));
+      std::memcpy(job.block, &header, sizeof header);
     });
-    if (!job.sentence.empty()) return;
-    detail::BlockHeader header, expected{.run = run, .number = job.label.number, .version = job.label.version};
+    if (failure.bytes > 0) refuse(job, failure);
+  }
+
+  void read(detail::BlockJob& job, detail::BlockLane& lane) {
+    detail::BlockChecksum sum{job.block + unit, job.payload};
+    const detail::BlockFailure failure = lane.carry(span_of(job), [&](Size bytes) { sum.go_on(bytes - unit); });
+    if (failure.bytes > 0) return refuse(job, failure);
+    detail::BlockHeader header;
     std::memcpy(&header, job.block, sizeof header);
-    expected.bytes = job.payload;
-    expected.checksum = crc32c(job.block + unit, job.payload);
-    expected.own_checksum = crc32c(&expected, offsetof(detail::BlockHeader, own_checksum));
+    const detail::BlockHeader expected = header_of(job, sum.value);
     if (std::memcmp(&header, &expected, sizeof header) == 0) return;
     const bool intact = header.own_checksum == crc32c(&header, offsetof(detail::BlockHeader, own_checksum));
     job.sentence = "dspp: BlockFile needs block " + std::to_string(job.label.number) + " in its version " +
@@ -260,31 +278,10 @@ struct BlockFile::State {
                    ". The disk or another program changed it: go on from a checkpoint, on another disk.";
   }
 
-  template <class Call>
-  void transfer(detail::BlockJob& job, Call call) {
-    const Size bytes = bytes_of(job.payload);
-    for (Size at = 0, idle = 0; at < bytes;) {
-      Size done = 0;
-      const bool was_direct = direct;
-      const int error = call(job.block + at, bytes - at, job.offset + at, done);
-      if (error == EINTR) continue;
-      if (error == EINVAL && was_direct) {  // the file system opens for direct transfers and refuses them
-        ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_DIRECT);
-        direct = false;  // after it: the other thread then transfers otherwise
-        continue;
-      }
-      if (error == 0 && done > 0) {
-        const Size whole = at + done == bytes ? done : done / unit * unit;  // direct transfers begin at units
-        idle = whole > 0 ? 0 : idle + 1;
-        at += whole;
-      }
-      if (error != 0 || done <= 0 || idle > 3) return refuse(job, at, bytes - at, error);
-    }
-  }
-
-  void refuse(detail::BlockJob& job, Size at, Size bytes, int error) const {
+  void refuse(detail::BlockJob& job, const detail::BlockFailure& failure) const {
+    const int error = failure.error;
     const Size free = job.writes && error == ENOSPC ? detail::free_bytes_of(folder) : -1;
-    job.sentence = "dspp: BlockFile needs " + where(job.offset + at, bytes) +
+    job.sentence = "dspp: BlockFile needs " + where(failure.offset, failure.bytes) +
                    (job.writes ? " to be writable" : " to be readable") + ", but " +
                    (error != 0 ? "the system says: " + std::error_code(error, std::generic_category()).message() +
                                      (free < 0 ? "" : ", where " + std::to_string(free) + " bytes are free")
@@ -292,63 +289,57 @@ struct BlockFile::State {
                                  : "the file ends before") +
                    ". Check the disk.";
   }
+
+  /// A lane for each thread: all of them with io_uring, or none.
+  void make_lanes(const BlockOptions& options) {
+    int error = 0;
+    std::vector<std::unique_ptr<BlockRing>> rings;
+    const auto threads_asked = static_cast<std::size_t>(options.threads);
+    while (options.uses_ring && rings.size() < threads_asked) {
+      auto ring = place.calls->make_ring(place.descriptor, options.depth, error);
+      if (!ring) break;
+      rings.push_back(std::move(ring));
+    }
+    uses_ring = rings.size() == threads_asked;
+    const std::string threads_of_it = std::to_string(options.threads) + (options.threads == 1 ? " thread" : " threads");
+    const std::string message = std::error_code(error, std::generic_category()).message();
+    way = uses_ring ? "io_uring, " + std::to_string(options.depth) + " pieces of " +
+                          std::to_string(options.piece_bytes / 1_KiB) + " KiB at a time on each of " + threads_of_it
+                    : "pread and pwrite on " + threads_of_it +
+                          (!options.uses_ring     ? ""
+                           : !DSPP_HAS_LIBURING() ? ": the build has no liburing"
+                                                  : ": the system refuses io_uring (" + message + ")");
+    for (std::size_t i = 0; i < threads_asked; ++i)
+      if (uses_ring)
+        lanes.emplace_back(place, std::move(rings[i]), options.depth, options.piece_bytes);
+      else
+        lanes.emplace_back(place, std::make_unique<detail::BlockCallsInTurn>(place.descriptor), 1, detail::whole_block);
+  }
 };
 
-DSPP_INLINE int BlockCalls::open(const std::string& folder, bool direct, int& descriptor) {
-  const int flags = O_RDWR | O_CLOEXEC | (direct ? O_DIRECT : 0);
-  descriptor = ::open(folder.c_str(), flags | O_TMPFILE, 0600);
-  if (descriptor >= 0) return 0;
-  if (errno != EOPNOTSUPP && errno != EISDIR) return errno;
-  std::string path = folder + "/dspp." + std::string(6, 'X');  // the file system makes no files without a name
-  const int named = ::mkostemp(path.data(), O_CLOEXEC);
-  if (named < 0) return errno;
-  descriptor = ::open(path.c_str(), flags);
-  const int error = descriptor < 0 ? errno : 0;
-  ::unlink(path.c_str());
-  ::close(named);
-  return error;
-}
-
-DSPP_INLINE int BlockCalls::extend(int descriptor, Size offset, Size bytes) {
-  const FileSizeLimitAsError limit;
-  const int error = ::fallocate(descriptor, 0, offset, bytes) == 0 ? 0 : errno;
-  if (error != EOPNOTSUPP && error != ENOSYS) return error;
-  return ::ftruncate(descriptor, offset + bytes) == 0 ? 0 : errno;
-}
-
-DSPP_INLINE int BlockCalls::read(int descriptor, void* to, Size bytes, Size offset, Size& done) {
-  const ssize_t got = ::pread(descriptor, to, static_cast<std::size_t>(bytes), offset);
-  done = got < 0 ? 0 : got;
-  return got < 0 ? errno : 0;
-}
-
-DSPP_INLINE int BlockCalls::write(int descriptor, const void* from, Size bytes, Size offset, Size& done) {
-  const FileSizeLimitAsError limit;
-  const ssize_t put = ::pwrite(descriptor, from, static_cast<std::size_t>(bytes), offset);
-  done = put < 0 ? 0 : put;
-  return put < 0 ? errno : 0;
-}
-
-DSPP_INLINE void BlockCalls::close(int descriptor) {
-  ::close(descriptor);
-}
-
-DSPP_INLINE void BlockFile::open(const std::string& folder, BlockCalls* calls, int threads) {
+DSPP_INLINE void BlockFile::open(const std::string& folder, BlockCalls* calls, const BlockOptions& options) {
+  require(options.threads >= 1 && options.depth >= 1 && options.piece_bytes >= unit && options.piece_bytes <= 1_GiB &&
+              options.piece_bytes % unit == 0,
+          "dspp: BlockFile needs a thread, a depth of 1 and pieces of 4 KiB or a multiple up to 1 GiB, but got fewer. "
+          "Leave the options out.");
   auto state = std::make_unique<State>();
   state->folder = folder;
-  state->calls = calls ? calls : &state->system;
-  int error = state->calls->open(folder, true, state->descriptor);
+  detail::BlockPlace& place = state->place;
+  place.calls = calls ? calls : &state->system;
+  int error = place.calls->open(folder, true, place.descriptor);
   if (error == EINVAL) {
-    state->direct = false;
-    error = state->calls->open(folder, false, state->descriptor);
+    place.direct = false;
+    error = place.calls->open(folder, false, place.descriptor);
   }
   if (error != 0)
     fail(ErrorCode::file, "dspp: BlockFile needs '" + folder + "' to take a file, but the system says: " +
                               std::error_code(error, std::generic_category()).message() +
                               ". Name a folder that exists and may be written.");
   state->run = std::random_device{}() * 0x9E3779B97F4A7C15u ^ static_cast<std::uint64_t>(::getpid());
-  state->threads.reserve(static_cast<std::size_t>(threads));
-  for (int i = 0; i < threads; ++i) state->threads.emplace_back([own = state.get()] { own->work(); });
+  state->make_lanes(options);
+  state->threads.reserve(state->lanes.size());
+  for (detail::BlockLane& lane : state->lanes)
+    state->threads.emplace_back([own = state.get(), &lane] { own->work(lane); });
   state_ = state.release();
 }
 
@@ -357,14 +348,22 @@ DSPP_INLINE BlockFile::~BlockFile() {
 }
 
 DSPP_INLINE bool BlockFile::is_direct() const {
-  return state_->direct;
+  return state_->place.direct;
+}
+
+DSPP_INLINE bool BlockFile::uses_ring() const {
+  return state_->uses_ring;
+}
+
+DSPP_INLINE const std::string& BlockFile::way() const {
+  return state_->way;
 }
 
 DSPP_INLINE void BlockFile::extend(Size end) {
   if (end <= state_->end) return;
   const Size bytes = end - state_->end;
   int error = EINTR;
-  while (error == EINTR) error = state_->calls->extend(state_->descriptor, state_->end, bytes);
+  while (error == EINTR) error = state_->place.calls->extend(state_->place.descriptor, state_->end, bytes);
   if (error != 0) {
     const Size free = detail::free_bytes_of(state_->folder);
     fail(ErrorCode::file, "dspp: BlockFile needs " + state_->where(state_->end, bytes) +
