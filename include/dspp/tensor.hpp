@@ -7,6 +7,7 @@
 #include <dspp/tensor/block_trace.hpp>
 #include <dspp/tensor/category.hpp>
 #include <dspp/tensor/device.hpp>
+#include <dspp/tensor/host_memory.hpp>
 #include <dspp/tensor/lane.hpp>
 #include <dspp/tensor/ledger.hpp>
 #include <dspp/tensor/memory_timeline.hpp>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -18,6 +17,7 @@
 #include <dspp/tensor/block.hpp>
 #include <dspp/tensor/block_layout.hpp>
 #include <dspp/tensor/block_trace.hpp>
+#include <dspp/tensor/host_memory.hpp>
 #include <dspp/tensor/memory_timeline.hpp>
 
 namespace dspp {
@@ -382,9 +382,8 @@ DSPP_INLINE Pool::Block* Pool::larger_kept(SizeClasses::iterator from, Size byte
 DSPP_INLINE Pool::Block* Pool::create(Size bytes) {
   auto block = std::make_unique<Block>();
   const auto size_class = sizes_.try_emplace(bytes).first;
-  const auto size = static_cast<std::size_t>(std::max(bytes, block_alignment));
-  block->data = source_ ? source_->take(static_cast<Size>(size))
-                        : static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(block_alignment), size));
+  const Size size = std::max(bytes, block_alignment);
+  block->data = source_ ? source_->take(size) : detail::take_host_memory(size);
   if (!block->data) {
     if (size_class->second.blocks == 0) sizes_.erase(size_class);
     return nullptr;
@@ -430,7 +429,7 @@ DSPP_INLINE void Pool::destroy(Block* kept) noexcept {
   if (source_)
     source_->give(kept->data, std::max(size_class->first, block_alignment));
   else
-    std::free(kept->data);
+    detail::give_host_memory(kept->data);
   reserved_ -= size_class->first;
   delete kept;
   if (--size_class->second.blocks == 0) sizes_.erase(size_class);

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <utility>
@@ -204,10 +203,7 @@ DSPP_INLINE void Pool::make_region() {
   for (std::size_t w = 0; w < within.size(); ++w) slots[requests[w]].offset = layout.offsets[w];
   steps.in_use.reserve(slots.size());
   trim_kept();
-  const auto bytes = static_cast<std::size_t>(layout.bytes);
-  steps.region = source_
-                     ? source_->take(layout.bytes)
-                     : static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(block_alignment), bytes));
+  steps.region = source_ ? source_->take(layout.bytes) : detail::take_host_memory(layout.bytes);
   if (!steps.region) return;
   steps.bytes = layout.bytes;
   steps.slots = std::move(slots);
@@ -220,7 +216,7 @@ DSPP_INLINE bool Pool::drop_region() noexcept {
   if (!steps_ || !steps_->region || steps_->used > 0) return false;
   Steps& steps = *steps_;
   source_ ? source_->give(std::exchange(steps.region, nullptr), steps.bytes)
-          : std::free(std::exchange(steps.region, nullptr));
+          : detail::give_host_memory(std::exchange(steps.region, nullptr));
   reserved_ -= std::exchange(steps.bytes, 0);
   steps.slots.clear();
   steps.is_in_lockstep = false;
