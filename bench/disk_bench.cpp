@@ -2,7 +2,7 @@
 /// What Offload<..., Disk> may expect of a disk: io::BlockFile writes and reads blocks of 4 and 32 MiB with headers and
 /// checksums, three under way as in a step, on 1 and 2 threads: by io_uring, each with 1 to 16 pieces of 1 MiB under
 /// way (`depth`), and by pread and pwrite (depth 0). The best is named, and measured once more, also with the blocks in
-/// huge pages. All settings have the same memory, since rates depend on how its pages lie.
+/// pages of 4 KiB, as fio's. All settings have the same memory, since rates depend on how its pages lie.
 ///
 /// `fio` is the rate of fio with the same requests, depth and threads on a file of the same folder, in turns with it;
 /// `share` is the median of dspp's rate over fio's. Two minutes; DSPP_DISK_ROUNDS: pairs of each (3).
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include <dspp/io/block_file.hpp>
+#include <dspp/tensor/host_memory.hpp>
 
 namespace {
 
@@ -55,25 +56,26 @@ struct Setting {
   }
 };
 
-/// Memory of windows for the largest block.
-struct Memory {
-  static constexpr Size bytes = windows * 32_MiB;
-  std::unique_ptr<std::byte, void (*)(void*)> data;
-  explicit Memory(int advice) : data(static_cast<std::byte*>(std::aligned_alloc(2_MiB, bytes)), std::free) {
-    ::madvise(data.get(), bytes, advice);
-    std::fill_n(data.get(), bytes, std::byte{1});
-  }
-};
-enum class Pages { ordinary, huge };
+/// Memory of windows for the largest block, as a Pool's, or in pages of 4 KiB.
+enum class Pages { pool, small };
+std::byte* new_memory(Pages pages) {
+  constexpr Size bytes = windows * 32_MiB;
+  std::byte* const data = detail::take_host_memory(bytes);
+  require(data != nullptr, "dspp: bench disk needs 128 MiB of memory, but the system has none. End other programs.");
+  if (pages == Pages::small) ::madvise(data, bytes, MADV_NOHUGEPAGE);
+  std::fill_n(data, bytes, std::byte{1});
+  return data;
+}
 std::byte* memory_in(Pages pages) {
-  static const Memory ordinary(MADV_NORMAL), huge(MADV_HUGEPAGE);
-  return (pages == Pages::huge ? huge : ordinary).data.get();
+  static std::byte* const pool = new_memory(Pages::pool);
+  static std::byte* const small = new_memory(Pages::small);
+  return pages == Pages::pool ? pool : small;
 }
 
 /// Passes of dspp.
 class Passes {
  public:
-  explicit Passes(const Setting& setting, Pages pages = Pages::ordinary) : setting_(setting), data_(memory_in(pages)) {
+  explicit Passes(const Setting& setting, Pages pages = Pages::pool) : setting_(setting), data_(memory_in(pages)) {
     file_.open(folder(), nullptr,
                {.threads = setting.threads, .depth = std::max(setting.depth, 1), .uses_ring = setting.depth > 0});
     file_.extend(bytes_of_pass);
@@ -157,7 +159,7 @@ double median(std::vector<double>& sorted) {
   std::sort(sorted.begin(), sorted.end());
   return sorted[sorted.size() / 2];
 }
-Measured measure(const Setting& setting, int pairs, Pages pages = Pages::ordinary) {
+Measured measure(const Setting& setting, int pairs, Pages pages = Pages::pool) {
   Passes passes(setting, pages);
   std::vector<double> own, of_fio, shares;
   for (int i = 0; i < pairs; ++i) {
@@ -220,9 +222,9 @@ void say_best() {
     if (best[writes].rate <= 0) continue;
     const char* const what = writes ? "write" : "read";
     std::printf("best %s: %s\n", what, best[writes].setting.text().c_str());
-    for (const Pages pages : {Pages::ordinary, Pages::huge}) {
+    for (const Pages pages : {Pages::pool, Pages::small}) {
       const Measured again = measure(best[writes].setting, 3 * rounds(), pages);
-      std::printf("  in %s pages %.0f MB/s", pages == Pages::huge ? "huge" : "ordinary", again.rate / 1e6);
+      std::printf("  in %s %.0f MB/s", pages == Pages::pool ? "a Pool's memory" : "pages of 4 KiB", again.rate / 1e6);
       if (fio->is_there())
         std::printf(", %.2f of fio's %.0f MB/s (%.2f to %.2f of %d pairs)", again.share, again.fio / 1e6,
                     again.least_share, again.most_share, 3 * rounds());

@@ -51,6 +51,8 @@ struct PolicyName {
     if (P::parameter_tier == dspp::Tier::disk) name += ", Offload<Parameters, Disk>";
     if (P::activation_tier == dspp::Tier::host) name += ", Offload<Activations, Host>";
     if (P::partitions_activations) name += ", PartitionActivations";
+    if (P::recomputes_norms) name += ", SelectiveRecompute<Norms>";
+    if (P::recomputes_functions) name += ", SelectiveRecompute<ActivationFunctions>";
     if (P::delays_updates) name += ", Delayed<1>";
     if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";
     return name + ">";

@@ -19,5 +19,6 @@
 #include <dspp/autograd/report.hpp>
 #include <dspp/autograd/selection.hpp>
 #include <dspp/autograd/shape_operators.hpp>
+#include <dspp/autograd/slot.hpp>
 #include <dspp/autograd/tape.hpp>
 #include <dspp/autograd/variable.hpp>

@@ -14,4 +14,5 @@
 #include <dspp/placement/policy_members.hpp>
 #include <dspp/placement/replica_traffic.hpp>
 #include <dspp/placement/rules.hpp>
+#include <dspp/placement/selective_recompute.hpp>
 #include <dspp/placement/state.hpp>

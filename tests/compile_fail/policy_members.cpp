@@ -4,8 +4,8 @@
 // expected-error {{SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>,}}
 // expected-error {{Ep<n>,}}
 // expected-error {{SequenceParallel, RegatherInputs, AttentionBy<kernels>, Offload<what, where>,}}
-// expected-error {{PartitionActivations, Delayed<1>, Cpu, Cuda and Meta, but one of its members is none of these.}}
-// expected-error {{Drop it.}}
+// expected-error {{PartitionActivations, SelectiveRecompute<what>, Delayed<1>, Cpu, Cuda and Meta, but one of its}}
+// expected-error {{members is none of these. Drop it.}}
 // expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one precision, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Tp<n>, but names several. Keep one.}}
@@ -26,6 +26,9 @@
 // expected-error {{Name one of them.}}
 // expected-error {{dspp: AttentionBy<CuDnn> needs Bf16 or F16, which cuDNN's attention is for, but the policy has}}
 // expected-error {{another precision. Change one of them.}}
+// expected-error {{dspp: Policy needs one SelectiveRecompute<...> of each kind, but names several. Keep one.}}
+// expected-error {{dspp: SelectiveRecompute<what> takes Norms and ActivationFunctions, but got another. Name one of}}
+// expected-error {{them; a layer as a whole is Recompute<L>.}}
 #include <dspp/placement/policy.hpp>
 
 using namespace dspp;
@@ -164,3 +167,13 @@ constexpr int degree = Policy<F16, AttentionBy<CuDnn>>::tp;
 constexpr int degree = Policy<F32, AttentionBy<CuDnn>>::tp;
 #endif
 }  // namespace cudnn_in_another_precision
+
+/// What is computed again, twice, and as what it is not.
+namespace policy_with_other_recomputes {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<SelectiveRecompute<Norms>, SelectiveRecompute<ActivationFunctions>>::tp;
+#else
+constexpr int degree = Policy<SelectiveRecompute<Norms>, SelectiveRecompute<Norms>>::tp +
+                       Policy<SelectiveRecompute<F32>>::tp;
+#endif
+}  // namespace policy_with_other_recomputes

@@ -12,9 +12,11 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <dspp/io/block_file.hpp>
@@ -47,7 +49,7 @@ struct Block {
 constexpr Size BLOCK_SIZE = 16 * BlockFile::unit;
 
 /// The ways to transfer: pread and pwrite, the system's io_uring (where it has one), and a ring whose pieces end in the
-/// reverse order, on every system.
+/// reverse order and of which every third is cancelled, on every system.
 enum class Way { calls, system_ring, reversed_ring };
 constexpr Way ways[] = {Way::calls, Way::system_ring, Way::reversed_ring};
 
@@ -56,10 +58,14 @@ class ReversedRing : public io::BlockRing {
  public:
   explicit ReversedRing(int descriptor) : descriptor_(descriptor) {}
   ~ReversedRing() override { CHECK(started_.empty()); }
-  void start(io::BlockPiece& piece) override { started_.push_back(&piece); }
-  io::BlockPiece& wait() override {
+  void start(io::BlockPiece& piece) noexcept override { started_.push_back(&piece); }
+  io::BlockPiece& wait() noexcept override {
     io::BlockPiece& piece = *started_.back();
     started_.pop_back();
+    if (++waits_ % 3 == 0) {
+      piece.error = ECANCELED;  // as a kernel that may start no thread
+      return piece;
+    }
     const auto bytes = static_cast<std::size_t>(piece.bytes);
     const ssize_t done = piece.writes ? ::pwrite(descriptor_, piece.at, bytes, piece.offset)
                                       : ::pread(descriptor_, piece.at, bytes, piece.offset);
@@ -68,7 +74,7 @@ class ReversedRing : public io::BlockRing {
   }
 
  private:
-  int descriptor_;
+  int descriptor_, waits_ = 0;
   std::vector<io::BlockPiece*> started_;
 };
 
@@ -96,7 +102,7 @@ struct Refusing : CallsBy {
   int extend(int descriptor, Size offset, Size bytes) override {
     return extend_error ? extend_error : BlockCalls::extend(descriptor, offset, bytes);
   }
-  void before(io::BlockPiece& piece) override {
+  void before(io::BlockPiece& piece) noexcept override {
     const int call = ++calls;
     if (piece.offset % BlockFile::unit != 0) ++within_units;
     if (direct_transfers && !refused.exchange(true))
@@ -183,7 +189,7 @@ struct Faulty : CallsBy {
   std::atomic<Size> last_write{-1};  ///< where it began
   int error = EIO;
   bool once = false;
-  void before(io::BlockPiece& piece) override {
+  void before(io::BlockPiece& piece) noexcept override {
     if (piece.writes) last_write = piece.offset;
     if (piece.offset != offset) return;
     piece.error = error;
@@ -236,6 +242,65 @@ TEST_CASE("a piece that fails ends its block with a sentence when no piece is un
         CHECK(read(back, 2) == "no error");
         CHECK(back.same_payload(second));
       }
+}
+
+namespace {
+/// The descriptors of this process that are rings of io_uring.
+std::vector<int> rings() {
+  std::vector<int> found;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc/self/fd", ignored))
+    if (fs::read_symlink(entry.path(), ignored).string().find("io_uring") != std::string::npos)
+      found.push_back(std::stoi(entry.path().filename().string()));
+  return found;
+}
+}  // namespace
+
+TEST_CASE("a program that loses its rings goes on by pread and pwrite") {
+  const Folder folder;
+  const std::vector<int> others = rings();
+  BlockFile file;
+  constexpr Size bytes = 10 * BLOCK_SIZE - BlockFile::unit - 77;
+  file.open(folder.path.string(), nullptr, {.depth = 3, .piece_bytes = BLOCK_SIZE});
+  file.extend(10 * BLOCK_SIZE);
+  Block first(bytes, 1), second(bytes, 2), back(bytes, 9);
+  file.start_write(0, {3, 1}, first.memory.get(), bytes).wait();
+  for (const int ring : rings())
+    if (std::find(others.begin(), others.end(), ring) == others.end()) ::close(ring);
+  file.start_read(0, {3, 1}, back.memory.get(), bytes).wait();
+  CHECK(back.same_payload(first));
+  for (int again = 0; again < 3; ++again) {  // by both threads
+    file.start_write(0, {3, 2}, second.memory.get(), bytes).wait();
+    file.start_read(0, {3, 2}, back.memory.get(), bytes).wait();
+    CHECK(back.same_payload(second));
+  }
+}
+
+TEST_CASE("a system that has no descriptor for a ring is named, and blocks come back without one") {
+  const Folder folder;
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int next = ::dup(0);
+  ::close(next);
+  int refused = 0;
+  for (int more = 1; more <= 4; ++more) {
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(next + more);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    BlockFile file;
+    const std::string sentence = sentence_of([&] { file.open(folder.path.string()); });
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    if (sentence != "no error") continue;
+    if (file.way().find("the system refuses io_uring (Too many open files)") != std::string::npos) ++refused;
+    Block block(5000, 3), back(5000);
+    file.extend(BlockFile::bytes_of(5000));
+    file.start_write(0, {1, 4}, block.memory.get(), 5000).wait();
+    file.start_read(0, {1, 4}, back.memory.get(), 5000).wait();
+    CHECK(back.same_payload(block));
+  }
+  BlockFile file;
+  file.open(folder.path.string());
+  if (file.uses_ring()) CHECK(refused > 0);
 }
 
 TEST_CASE("what the system itself refuses is the same sentence by every way") {

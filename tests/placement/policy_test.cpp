@@ -80,6 +80,14 @@ TEST_CASE("a policy says what computes attention, which is part of its type on p
   CHECK(same<rebind<Gpt<P>, Meta>, Gpt<Policy<Bf16, AttentionBy<CuDnn>, Meta>>>);
 }
 
+TEST_CASE("a policy says what is computed again, which is part of its type on paper, too") {
+  using N = SelectiveRecompute<Norms>;
+  using A = SelectiveRecompute<ActivationFunctions>;
+  static_assert(same<Policy<A, Zero<1>, N>, Policy<Zero<1>, N, A>> && !same<Policy<N>, Policy<A>>);
+  static_assert(Policy<N>::recomputes_norms && !Policy<N>::recomputes_functions && Policy<A, N>::recomputes_functions);
+  CHECK(same<rebind<Gpt<Policy<Zero<2>, A, N>>, Meta>, Gpt<Policy<N, A, Meta>>>);
+}
+
 TEST_CASE("models, decorators and Sequential are rebound to another device with all their parts") {
   using P = Policy<Zero<3>, Tp<2>, Gradients<F32>>;
   using Q = Policy<Tp<2>, Meta>;

@@ -10,8 +10,11 @@ TEST_CASE("random models under Policy<F64, Tp<2>, SequenceParallel> and a stage 
   check_random_models<Policy<F64, Tp<2>, SequenceParallel>>(80);
 }
 
-TEST_CASE("random models under Policy<F64, Tp<2>, SequenceParallel, RegatherInputs> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>>(80);
+TEST_CASE(
+    "random models under Policy<F64, Tp<2>, SequenceParallel, RegatherInputs, SelectiveRecompute<Norms>, "
+    "SelectiveRecompute<ActivationFunctions>> and a stage equal one dense rank") {
+  check_random_models<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs, SelectiveRecompute<Norms>,
+                             SelectiveRecompute<ActivationFunctions>>>(80);
 }
 
 TEST_CASE("random models under Policy<F64, Tp<3>, SequenceParallel> and a stage equal one dense rank") {

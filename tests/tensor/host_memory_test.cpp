@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include <dspp/tensor/category.hpp>
 #include <dspp/tensor/host_memory.hpp>
@@ -41,7 +43,24 @@ TEST_CASE("memory of every size is aligned, and from 4 MiB on the system is aske
     for (Size i = 0; i < bytes; i += 4_KiB) data[i] = std::byte{1};
     data[bytes - 1] = std::byte{1};
     const std::string flags = mapping_flags(data + bytes / 2);
-    if (has_huge_pages && !flags.empty() && bytes >= 4_MiB) CHECK(flags.find(" hg ") != std::string::npos);
-    detail::give_host_memory(data);
+    if (has_huge_pages && !flags.empty() && bytes >= 4_MiB && !detail::guards_single_blocks)
+      CHECK(flags.find(" hg ") != std::string::npos);
+    detail::give_host_memory(data, bytes);
   }
+}
+
+TEST_CASE("blocks of mapped memory take few of the mappings that a process may have") {
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+  };
+  const auto before = mappings();
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 500; ++i) {
+    blocks.push_back(detail::take_host_memory(4_MiB + block_alignment));
+    REQUIRE(blocks.back() != nullptr);
+    *blocks.back() = std::byte{1};
+  }
+  if (before > 0) CHECK(mappings() - before < 50);
+  for (std::byte* block : blocks) detail::give_host_memory(block, 4_MiB + block_alignment);
 }

@@ -65,15 +65,27 @@ constexpr auto sqrt(const Variable<T, Rank, D, W>& x) {
   return detail::pointwise(pointwise::Sqrt{}, x);
 }
 
+namespace detail {
+template <class T, int Rank, Device D>
+struct SwigluBackward {
+  Slot slot;
+  Tensor<T, Rank, D> x;
+  bool recomputes;
+
+  constexpr void operator()(Tape<D>& tape, const Tensor<T, Rank, D>& dy) { tape.give(slot, ops::swiglu_vjp(x, dy)); }
+  constexpr bool is_recomputable() const { return recomputes; }
+  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>&) const { return ops::swiglu(x); }
+  static constexpr const void* home() { return nullptr; }
+};
+}  // namespace detail
+
 namespace operations {
 template <class T, int Rank, Device D>
 struct Swiglu {
   using DeviceType = D;
   static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x) {
     TapedTensor<T, Rank, D> y(ops::swiglu(x.value()), x.tape());
-    y.on_backward([slot = x.slot(), value = x.value()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
-      tape.give(slot, ops::swiglu_vjp(value, dy));
-    });
+    y.on_backward(detail::SwigluBackward<T, Rank, D>{x.slot(), x.value(), x.tape().context().recomputes_functions});
     return y;
   }
 };

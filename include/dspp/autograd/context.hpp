@@ -92,6 +92,7 @@ struct Context {
   FiniteProbe* probe = nullptr;  ///< checks every computed value; null: no checks
   AttentionKernels attention_by = AttentionKernels::fastest;
   KeptInputs<D> kept_inputs{};
+  bool recomputes_functions = false;  ///< results of activation functions, for backward
 
   /// Reports that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.
   /// cross_entropy calls it; a loss of your own must if not every target counts 1: with target_weights, `counted` is

@@ -31,6 +31,20 @@ struct GeluBackward : GeluArgument<D> {
     tape.give(this->slot, std::move(dx));
   }
 };
+/// The same if the result may be computed again.
+template <class T, int Rank, Device D>
+struct RecomputingGelu : GeluBackward<T, Rank, D> {
+  bool recomputes;
+
+  constexpr RecomputingGelu(Slot of_x, const Tensor<T, Rank, D>& x, GeluForm of_gelu, bool is_on = true)
+      : GeluBackward<T, Rank, D>(of_x, x, of_gelu), recomputes(is_on) {}
+
+  constexpr bool is_recomputable() const { return recomputes; }
+  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>& shape) const {
+    return ops::gelu(Tensor<T, Rank, D>::view(this->storage, this->offset, shape), this->form);
+  }
+  static constexpr const void* home() { return nullptr; }
+};
 }  // namespace detail
 
 namespace operations {
@@ -39,7 +53,8 @@ struct Gelu {
   using DeviceType = D;
   static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, GeluForm form) {
     TapedTensor<T, Rank, D> y(ops::gelu(x.value(), form), x.tape());
-    y.on_backward_of_gelu(detail::GeluBackward<T, Rank, D>(x.slot(), x.value(), form));
+    y.on_backward(
+        detail::RecomputingGelu<T, Rank, D>(x.slot(), x.value(), form, x.tape().context().recomputes_functions));
     return y;
   }
 };

@@ -10,15 +10,31 @@
 
 namespace dspp {
 
+namespace detail {
+template <class F, class T, int Rank, Device D>
+struct PointwiseBackward {
+  F f;
+  Slot slot;
+  Tensor<T, Rank, D> x;
+  bool recomputes;
+
+  constexpr void operator()(Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    tape.give(slot, ops::apply_vjp(f, x, std::move(dy)));
+  }
+  constexpr bool is_recomputable() const { return recomputes; }
+  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>&) const { return ops::apply(f, x); }
+  static constexpr const void* home() { return nullptr; }
+};
+}  // namespace detail
+
 namespace operations {
 template <class F, class T, int Rank, Device D>
 struct Pointwise {
   using DeviceType = D;
   static constexpr TapedTensor<T, Rank, D> run(const F& f, const TapedTensor<T, Rank, D>& x) {
     TapedTensor<T, Rank, D> y(ops::apply(f, x.value()), x.tape());
-    y.on_backward([f, slot = x.slot(), value = x.value()](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-      tape.give(slot, ops::apply_vjp(f, value, std::move(dy)));
-    });
+    y.on_backward(
+        detail::PointwiseBackward<F, T, Rank, D>{f, x.slot(), x.value(), x.tape().context().recomputes_functions});
     return y;
   }
 };

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include <dspp/autograd/context.hpp>
+#include <dspp/autograd/slot.hpp>
 #include <dspp/autograd/value_kind.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/base/stack_memory.hpp>
 #include <dspp/ops/arithmetic.hpp>
-#include <dspp/ops/gelu_form.hpp>
 #include <dspp/tensor/operation.hpp>
 #include <dspp/tensor/tensor.hpp>
 
@@ -26,26 +26,13 @@ template <class T, int Rank, Device D>
 struct Backward;
 }
 
-/// Identifies the gradient of one variable: its tape, the tape's pass, and a number in the pass.
-struct Slot {
-  static constexpr int none = -1;       ///< of a constant: takes no gradient
-  static constexpr int rehearsed = -2;  ///< of a value computed during rehearse(): must not be used outside
-  int number = none;
-  int kind = 0;            ///< of value and gradient: index in the tape's list, or on paper its digest
-  std::uint64_t pass = 0;  ///< unique among the passes over one Memory
-  const void* tape = nullptr;
-
-  constexpr bool takes_gradient() const { return number != none; }
+namespace detail {
+/// A backward that can compute its operation's output once more.
+template <class Backward, class Tape, class Shape>
+inline constexpr bool recomputes = requires(const Backward& backward, Tape& tape, const Shape& shape) {
+  backward.again(tape, shape);
 };
-
-/// What the derivative of y = gelu(x) needs: x, as y lies, and its slot.
-template <Device D>
-struct GeluArgument {
-  Slot slot;
-  GeluForm form = GeluForm::exact;
-  Storage<Memory<D>> storage;
-  Size offset = 0;
-};
+}  // namespace detail
 
 /// Records operations and runs their backwards. Several may exist at once (pipelines, recompute).
 ///
@@ -121,13 +108,21 @@ class Tape {
   }
 
   /// Records `backward(tape, dy)`, called with the gradient of `output` unless there is none.
+  ///
+  /// If it is a GeluArgument, of y = gelu(x), a product that computes a gradient of y may give x's in its place. If it
+  /// has `again(tape, shape)`, which returns the output once more, and is_recomputable(), those who need the output in
+  /// their backward need not keep it; home(): the unit of the parameters that again() reads, or null.
   template <class T, int Rank, class Backward>
   constexpr void record(Slot output, const Shape<Rank>& shape, Backward&& backward);
 
-  /// The same for y = gelu(x), with a backward that is a GeluArgument: a product that computes a gradient of y may give
-  /// x's in its place.
-  template <class T, int Rank, class Backward>
-  constexpr void record_gelu(Slot output, const Shape<Rank>& shape, Backward&& backward);
+  /// Whether recomputed(slot) will have the slot's value in the backward of an operation with parameters in `home`.
+  constexpr bool is_recomputable(Slot slot, const void* home) {
+    const Recomputable* const found = recomputable(slot);
+    return found && (found->home == nullptr || found->home == home);
+  }
+  /// The value of such a slot, whose own backward has not run; computed once for all who ask.
+  template <class T, int Rank>
+  constexpr Tensor<T, Rank, D> recomputed(Slot slot, const Shape<Rank>& shape);
 
   /// Of the result of a gelu that is waiting for gradients; else null.
   constexpr const GeluArgument<D>* gelu_of(Slot slot) const {
@@ -180,7 +175,46 @@ class Tape {
     int output = Slot::none;
     const GeluArgument<D>* argument = nullptr;  // in the node, which lives until the output is closed
   };
+  struct Recomputable {
+    int output = Slot::none;
+    const Node* node = nullptr;
+    Gradient (*again)(const Node*, Tape&) = nullptr;
+    const void* home = nullptr;
+    Gradient value{};  // once it was computed again
+  };
+  constexpr Recomputable* recomputable(const Slot& slot) {
+    if (slot.number < 0) return nullptr;
+    check_pass(slot);
+    for (std::size_t i = recomputables_.size(); i-- > 0 && recomputables_[i].output >= slot.number;)
+      if (recomputables_[i].output == slot.number) return &recomputables_[i];
+    return nullptr;
+  }
 
+  /// Those who compute with the output of such a backward ask for it.
+  template <class Backward, int Rank>
+  static constexpr bool is_listed =
+      std::is_base_of_v<GeluArgument<D>, Backward> || detail::recomputes<Backward, Tape, Shape<Rank>>;
+  constexpr void push(Node* node) {  // few statements, which constant expressions count
+    node->before = last_, node->first_use = noted_;
+    noted_ = uses_.size(), last_ = node, ++count_;
+  }
+  /// Pushes a node that those who compute with its output ask for.
+  template <class T, int Rank, class Backward>
+  requires is_listed<Backward, Rank>
+  constexpr void push(OutputNode<T, Rank, Backward>* node) {
+    push(static_cast<Node*>(node));
+    const int output = node->output.number;
+    if constexpr (std::is_base_of_v<GeluArgument<D>, Backward>) gelus_.push_back({output, &node->backward});
+    if constexpr (detail::recomputes<Backward, Tape, Shape<Rank>>)
+      if (node->backward.is_recomputable())
+        recomputables_.push_back({output, node, &OutputNode<T, Rank, Backward>::again, node->backward.home(), {}});
+  }
+  template <int Rank, class Backward>
+  constexpr void unlist(const Backward& backward) {
+    if constexpr (std::is_base_of_v<GeluArgument<D>, Backward>) gelus_.pop_back();
+    if constexpr (detail::recomputes<Backward, Tape, Shape<Rank>>)
+      if (backward.is_recomputable()) recomputables_.pop_back();
+  }
   constexpr void check_pass(const Slot& slot) const {
     if (slot.pass != pass_ || slot.tape != this) detail::fail_of_pass(slot.tape == this);
   }
@@ -228,17 +262,9 @@ class Tape {
     std::destroy_at(whole);
     blocks_.pop(whole, sizeof(N));
   }
-  constexpr void push(Node* node) {
-    node->before = last_;
-    node->first_use = noted_;
-    noted_ = uses_.size();
-    last_ = node;
-    ++count_;
-  }
   constexpr Node* pop() {
     Node* node = last_;
-    last_ = node->before;
-    --count_;
+    last_ = node->before, --count_;
     return node;
   }
   template <class, int, Device>
@@ -262,10 +288,11 @@ class Tape {
   Size count_ = 0;
   int slots_ = 0;
   List<Gradient> gradients_;
-  List<Gelu> gelus_;              // whose nodes have not run, in the order of their slots
-  std::vector<ValueKind> kinds_;  // of the slots
-  List<int*> uses_;               // in the order of the nodes
-  std::size_t noted_ = 0;         // those that belong to nodes
+  List<Gelu> gelus_;                  // whose nodes have not run, in the order of their slots
+  List<Recomputable> recomputables_;  // as these
+  std::vector<ValueKind> kinds_;      // of the slots
+  List<int*> uses_;                   // in the order of the nodes
+  std::size_t noted_ = 0;             // those that belong to nodes
   Mode mode_ = Mode::record;
   StackMemory blocks_;  // of nodes
 };
@@ -294,7 +321,7 @@ struct Tape<D>::OutputNode : Node {
       : Node{&OutputNode::go, &OutputNode::end}, output(slot), shape(extents), backward(std::move(f)) {}
   static constexpr bool go(Node* node, Tape& tape) {
     auto* const self = static_cast<OutputNode*>(node);
-    if constexpr (std::is_base_of_v<GeluArgument<D>, Backward>) tape.gelus_.pop_back();
+    if constexpr (is_listed<Backward, Rank>) tape.unlist<Rank>(self->backward);
     Gradient& sum = tape.gradient_of(self->output);
     sum.closed = true;
     if (!sum.storage) return false;
@@ -302,6 +329,12 @@ struct Tape<D>::OutputNode : Node {
     return true;
   }
   static constexpr void end(Node* node, Tape& tape) { tape.template delete_node<OutputNode>(node); }
+  static constexpr Gradient again(const Node* node, Tape& tape) {
+    const auto* const self = static_cast<const OutputNode*>(node);
+    Tensor<T, Rank, D> value = self->backward.again(tape, self->shape);
+    const Size offset = value.offset();
+    return {std::move(value).take_storage(), offset};
+  }
 };
 
 template <Device D>
@@ -371,12 +404,11 @@ constexpr void Tape<D>::record(Slot output, const Shape<Rank>& shape, Backward&&
 }
 
 template <Device D>
-template <class T, int Rank, class Backward>
-constexpr void Tape<D>::record_gelu(Slot output, const Shape<Rank>& shape, Backward&& backward) {
-  if (output.number < 0 || !recording()) return;
-  auto* const node = new_node<OutputNode<T, Rank, std::remove_cvref_t<Backward>>>(output, shape, std::move(backward));
-  push(node);
-  gelus_.push_back({output.number, &node->backward});
+template <class T, int Rank>
+constexpr Tensor<T, Rank, D> Tape<D>::recomputed(Slot slot, const Shape<Rank>& shape) {
+  Recomputable& found = *recomputable(slot);
+  if (!found.value.storage) found.value = found.again(found.node, *this);
+  return Tensor<T, Rank, D>::view(found.value.storage, found.value.offset, shape);
 }
 
 template <Device D>
@@ -450,10 +482,10 @@ template <Device D>
 constexpr void Tape<D>::clear() {
   destroy_nodes();
   if (__builtin_is_constant_evaluated()) {
-    gradients_.free(), gelus_.free();  // fewer steps
+    gradients_.free(), gelus_.free(), recomputables_.free();  // fewer steps
   } else {
     blocks_.clear();
-    gradients_.clear(), gelus_.clear();
+    gradients_.clear(), gelus_.clear(), recomputables_.clear();
   }
   kinds_.clear();
   uses_.clear();

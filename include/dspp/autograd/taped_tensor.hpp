@@ -54,11 +54,6 @@ class TapedTensor {
   constexpr void on_backward(Backward&& backward) const {
     tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
   }
-  /// The same for the result of a gelu: see Tape::record_gelu.
-  template <class Backward>
-  constexpr void on_backward_of_gelu(Backward&& backward) const {
-    tape_->template record_gelu<T, Rank>(slot_, value_.shape(), std::move(backward));
-  }
 
  protected:
   Tensor<T, Rank, D> value_;

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 #if DSPP_HAS_LIBURING()
 #pragma push_macro("BLOCK_SIZE")  // which <linux/fs.h> defines
@@ -52,9 +53,10 @@ class BlockRing {
  public:
   virtual ~BlockRing() = default;
   /// The piece and its memory must stay until wait() returns it.
-  virtual void start(BlockPiece& piece) = 0;
-  /// Waits for one of the pieces that were started; they end in any order.
-  virtual BlockPiece& wait() = 0;
+  virtual void start(BlockPiece& piece) noexcept = 0;
+  /// Waits for one of the pieces that were started; they end in any order. A piece with the error ECANCELED was not
+  /// transferred, and is by pread or pwrite.
+  virtual BlockPiece& wait() noexcept = 0;
 };
 
 /// The system calls of a BlockFile, so that a test can make any of them fail. Those that return an int return 0 or the
@@ -70,9 +72,9 @@ class BlockCalls {
   /// An io_uring for up to `depth` pieces at a time; null with the system's error if there is none.
   virtual std::unique_ptr<BlockRing> make_ring(int descriptor, int depth, int& error);
   /// Before each transfer of a piece, by either way. A test reduces its bytes, or sets its error: then it ends at once.
-  virtual void before(BlockPiece&) {}
+  virtual void before(BlockPiece&) noexcept {}
   /// After each transfer of a piece that before() let pass.
-  virtual void after(BlockPiece&) {}
+  virtual void after(BlockPiece&) noexcept {}
   virtual void close(int descriptor);
 };
 
@@ -82,19 +84,24 @@ class BlockCalls {
 
 namespace detail {
 
+/// By pread or pwrite.
+inline void transfer(int descriptor, BlockPiece& piece) noexcept {
+  const auto bytes = static_cast<std::size_t>(piece.bytes);
+  const ssize_t done = piece.writes ? ::pwrite(descriptor, piece.at, bytes, piece.offset)
+                                    : ::pread(descriptor, piece.at, bytes, piece.offset);
+  piece.done = std::max<Size>(done, 0);
+  piece.error = done < 0 ? errno : 0;
+}
+
 /// One transfer at a time, by pread and pwrite.
 class BlockCallsInTurn final : public BlockRing {
  public:
   explicit BlockCallsInTurn(int descriptor) : descriptor_(descriptor) {}
-  void start(BlockPiece& piece) override {
-    const auto bytes = static_cast<std::size_t>(piece.bytes);
-    const ssize_t done = piece.writes ? ::pwrite(descriptor_, piece.at, bytes, piece.offset)
-                                      : ::pread(descriptor_, piece.at, bytes, piece.offset);
-    piece.done = std::max<Size>(done, 0);
-    piece.error = done < 0 ? errno : 0;
+  void start(BlockPiece& piece) noexcept override {
+    transfer(descriptor_, piece);
     piece_ = &piece;
   }
-  BlockPiece& wait() override { return *piece_; }
+  BlockPiece& wait() noexcept override { return *piece_; }
 
  private:
   int descriptor_;
@@ -103,8 +110,8 @@ class BlockCallsInTurn final : public BlockRing {
 
 #if DSPP_HAS_LIBURING()
 
-/// io_uring with the file registered. Buffers are not registered: windows are other memory in each step, and the rate
-/// is the same.
+/// io_uring. Neither buffers nor the file are registered: windows are other memory in each step, the rate is the same,
+/// and a ring, which ends some time after its owner, would keep the file's room for that time.
 class BlockUring final : public BlockRing {
  public:
   BlockUring() = default;
@@ -112,6 +119,7 @@ class BlockUring final : public BlockRing {
     if (is_open_) io_uring_queue_exit(&ring_);
   }
   int open(int descriptor, int depth) {
+    started_.reserve(static_cast<std::size_t>(depth));
     if (const int error = io_uring_queue_init(static_cast<unsigned>(depth), &ring_, 0); error < 0) return -error;
     is_open_ = true;
     io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);  // Linux 5.1 to 5.5 has rings without these two
@@ -119,31 +127,38 @@ class BlockUring final : public BlockRing {
                            io_uring_opcode_supported(probe, IORING_OP_WRITE) != 0;
     if (probe != nullptr) io_uring_free_probe(probe);
     if (!transfers) return EOPNOTSUPP;
-    is_registered_ = io_uring_register_files(&ring_, &descriptor, 1) == 0;
-    file_ = is_registered_ ? 0 : descriptor;
+    descriptor_ = descriptor;
     return 0;
   }
-  void start(BlockPiece& piece) override {
+  void start(BlockPiece& piece) noexcept override {
+    started_.push_back(&piece);
+    if (untaken_ >= 0) {
+      ++untaken_;
+      return;
+    }
     io_uring_sqe* const entry = io_uring_get_sqe(&ring_);  // there is one for each piece under way
     const auto bytes = static_cast<unsigned>(piece.bytes);
     const auto offset = static_cast<std::uint64_t>(piece.offset);
-    piece.writes ? io_uring_prep_write(entry, file_, piece.at, bytes, offset)
-                 : io_uring_prep_read(entry, file_, piece.at, bytes, offset);
-    unsigned flags = 0;
-    if (is_registered_) flags |= IOSQE_FIXED_FILE;
-    if (piece.may_block) flags |= IOSQE_ASYNC;
-    io_uring_sqe_set_flags(entry, flags);
+    piece.writes ? io_uring_prep_write(entry, descriptor_, piece.at, bytes, offset)
+                 : io_uring_prep_read(entry, descriptor_, piece.at, bytes, offset);
+    if (piece.may_block) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
     io_uring_sqe_set_data(entry, &piece);
     io_uring_submit(&ring_);  // wait() submits again what was not taken
   }
-  BlockPiece& wait() override {
+  BlockPiece& wait() noexcept override {
     io_uring_cqe* entry = nullptr;
     while (io_uring_peek_cqe(&ring_, &entry) != 0) {
-      const int result = io_uring_submit_and_wait(&ring_, 1);
-      // The kernel has no memory for a request now. What is under way has to be waited for in any case.
-      if (result < 0 && result != -EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (untaken_ > 0) {
+        --untaken_;
+        BlockPiece& piece = *started_.back();
+        started_.pop_back();
+        piece.error = ECANCELED;
+        return piece;
+      }
+      submit_and_wait();
     }
     BlockPiece& piece = *static_cast<BlockPiece*>(io_uring_cqe_get_data(entry));
+    started_.erase(std::find(started_.begin(), started_.end(), &piece));
     piece.done = std::max(entry->res, 0);
     piece.error = std::max(-entry->res, 0);
     io_uring_cqe_seen(&ring_, entry);
@@ -151,9 +166,21 @@ class BlockUring final : public BlockRing {
   }
 
  private:
+  void submit_and_wait() noexcept {
+    const int result = untaken_ < 0 ? io_uring_submit_and_wait(&ring_, 1) : -EAGAIN;
+    if (result >= 0 || result == -EINTR) return;
+    // The kernel takes nothing more from a program that lost the ring, or the right to use it: what it has taken ends
+    // all the same, and the last pieces it has not.
+    if (result != -EAGAIN && result != -EBUSY && result != -ENOMEM)
+      untaken_ = static_cast<int>(io_uring_sq_ready(&ring_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
   io_uring ring_{};
-  int file_ = -1;
-  bool is_open_ = false, is_registered_ = false;
+  int descriptor_ = -1;
+  bool is_open_ = false;
+  std::vector<BlockPiece*> started_{};  // in the order in which the kernel takes them
+  int untaken_ = -1;                    // of them the last; -1: the kernel takes pieces
 };
 
 #endif

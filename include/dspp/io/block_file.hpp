@@ -320,8 +320,8 @@ struct BlockFile::State {
 DSPP_INLINE void BlockFile::open(const std::string& folder, BlockCalls* calls, const BlockOptions& options) {
   require(options.threads >= 1 && options.depth >= 1 && options.piece_bytes >= unit && options.piece_bytes <= 1_GiB &&
               options.piece_bytes % unit == 0,
-          "dspp: BlockFile needs a thread, a depth of 1 and pieces of 4 KiB or a multiple up to 1 GiB, but got fewer. "
-          "Leave the options out.");
+          "dspp: BlockFile needs a thread, a depth of 1 and pieces of a multiple of 4 KiB up to 1 GiB, but its options "
+          "have others. Leave them out.");
   auto state = std::make_unique<State>();
   state->folder = folder;
   detail::BlockPlace& place = state->place;

@@ -50,8 +50,8 @@ class BlockLane {
       : place_(&place), ring_(std::move(ring)), piece_bytes_(piece_bytes), slots_(static_cast<std::size_t>(depth)) {}
 
   /// Returns when no piece is under way. `settled(bytes)`, which does not throw: the first bytes of what is read are
-  /// there, or the first of what is written may be read. The first piece is written last, after settled(span.bytes),
-  /// so that it can have a checksum of all.
+  /// there, or the first of what is written may be read. The first piece is started last in a write, after
+  /// settled(span.bytes), so that it can have a checksum of all.
   template <class Settled>
   BlockFailure carry(const BlockSpan& span, const Settled& settled) {
     failure_ = {};
@@ -69,6 +69,7 @@ class BlockLane {
       if (!span.writes) settled(settled_of(span, std::min(next * piece_bytes_, span.bytes)));
       if (under_way_ == 0) return failure_;
       Slot& slot = static_cast<Slot&>(ring_->wait());
+      if (slot.error == ECANCELED) transfer(place_->descriptor, slot);  // the kernel had no thread for it
       place_->calls->after(slot);
       go_on(slot, true);
     }

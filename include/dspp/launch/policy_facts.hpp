@@ -24,6 +24,8 @@ Facts policy_facts() {
       .add("parameters in", name_of(P::parameter_tier))
       .add("activations in", name_of(P::activation_tier))
       .add("partitioned activations", P::partitions_activations)
+      .add("recomputed norms", P::recomputes_norms)
+      .add("recomputed activation functions", P::recomputes_functions)
       .add("shards within nodes", P::replica_traffic.shards_within_node)
       .add("secondary shards", P::replica_traffic.secondary_shards)
       .add("bits of gathered elements", P::replica_traffic.gather_bits)

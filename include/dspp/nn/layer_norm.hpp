@@ -9,40 +9,60 @@
 
 namespace dspp {
 
+namespace detail {
+/// Adds dx to the gradient that x has. `Recomputes`: the result need not be kept.
+template <class T, int Rank, Device D, bool Recomputes>
+struct LayerNormBackward {
+  const Parameter<T, 1, D>&weight, &bias;
+  double epsilon;
+  Slot slot;
+  Tensor<T, Rank, D> x;
+  Tensor<Compute<T>, 1, D> mean, rstd;
+
+  constexpr void operator()(Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    Tensor<T, Rank, D> earlier = tape.template take<T>(slot, x.shape()), dx;
+    weight.accumulate_with(bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
+      dx = ops::layer_norm_vjp(x, weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta, how_beta,
+                               std::move(earlier));
+    });
+    tape.give(slot, std::move(dx));
+  }
+  static constexpr bool is_recomputable() { return true; }
+  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>&) const requires Recomputes {
+    return ops::layer_norm(x, weight.value(), bias.value(), epsilon).y;
+  }
+  constexpr const void* home() const { return weight.home; }
+};
+}  // namespace detail
+
 namespace operations {
-/// Its backward adds dx to the gradient that x has. `partial`: see Parameter::used.
-template <class T, int Rank, Device D>
+/// `partial`: see Parameter::used.
+template <class T, int Rank, Device D, bool Recomputes = false>
 struct LayerNorm {
   using DeviceType = D;
   using X = TapedTensor<T, Rank, D>;
   static constexpr X run(const X& x, const Parameter<T, 1, D>& weight, const Parameter<T, 1, D>& bias, double epsilon,
                          bool partial) {
-    return on_tape(x, ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon), weight, bias, partial);
+    return on_tape(x, ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon), weight, bias, epsilon,
+                   partial);
   }
   static constexpr X on_tape(const X& x, ops::LayerNormResult<T, Rank, D>&& result, const Parameter<T, 1, D>& weight,
-                             const Parameter<T, 1, D>& bias, bool partial) {
+                             const Parameter<T, 1, D>& bias, double epsilon, bool partial) {
     X y(std::move(result.y), x.tape());
     if (!x.tape().recording()) return y;
     weight.used(x.tape(), partial);
     bias.used(x.tape(), partial);
-    y.on_backward([&weight, &bias, slot = x.slot(), value = x.value(), mean = std::move(result.mean),
-                   rstd = std::move(result.rstd)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-      Tensor<T, Rank, D> earlier = tape.template take<T>(slot, value.shape()), dx;
-      weight.accumulate_with(bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
-        dx = ops::layer_norm_vjp(value, weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta, how_beta,
-                                 std::move(earlier));
-      });
-      tape.give(slot, std::move(dx));
-    });
+    y.on_backward(detail::LayerNormBackward<T, Rank, D, Recomputes>{weight, bias, epsilon, x.slot(), x.value(),
+                                                                    std::move(result.mean), std::move(result.rstd)});
     return y;
   }
 };
 /// The sum takes the branch's block if nothing else has it.
-template <class T, int Rank, Device D>
+template <class T, int Rank, Device D, bool Recomputes = false>
 struct LayerNormOfSum {
   using DeviceType = D;
   using X = TapedTensor<T, Rank, D>;
-  using Norm = LayerNorm<T, Rank, D>;
+  using Norm = LayerNorm<T, Rank, D, Recomputes>;
   static constexpr SumAndNorm<X> run(const X& x, X branch, const Parameter<T, 1, D>& weight,
                                      const Parameter<T, 1, D>& bias, double epsilon, bool partial) {
     if (x.shape() != branch.shape() || x.tape().context().probe) {  // one is repeated, or each is to be seen by itself
@@ -52,7 +72,7 @@ struct LayerNormOfSum {
     const Slot slot = branch.slot();
     auto result = ops::add_layer_norm(x.value(), std::move(branch).take_value(), weight.value(), bias.value(), epsilon);
     X sum = sum_on_tape(std::move(result.sum), x.tape(), x.slot(), slot);
-    X norm = Norm::on_tape(sum, std::move(result.norm), weight, bias, partial);
+    X norm = Norm::on_tape(sum, std::move(result.norm), weight, bias, epsilon, partial);
     return {std::move(sum), std::move(norm)};
   }
 };
@@ -70,7 +90,7 @@ DSPP_DECLARE_OPERATIONS(DSPP_LAYER_NORM_OPERATIONS)
 ///
 /// Placement   features whole; any other state is kept. Beside a Shard (the sequence under SequenceParallel) gamma
 ///             and beta enter as Replicate, and their gradients are summed over Tp before the step.
-/// Memory      keeps x, and a mean and an rstd (1 / standard deviation) per row
+/// Memory      keeps x, and a mean and an rstd (1 / standard deviation) per row; the result: see SelectiveRecompute
 /// Source      Ba et al. 2016, arXiv:1607.06450
 template <class P>
 struct LayerNorm : Layer<P> {
@@ -97,7 +117,7 @@ struct LayerNorm : Layer<P> {
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
     check_whole_over_cp<typename X::Placement, -1, X::rank>();
-    using Norm = operations::LayerNorm<ElementOf<P>, X::rank, DeviceOf<P>>;
+    using Norm = operations::LayerNorm<ElementOf<P>, X::rank, DeviceOf<P>, P::recomputes_norms>;
     if constexpr (is_value_of<P, X>)
       return X(perform<Norm>(x, weight, bias, epsilon, is_partial_beside<X>), x);
     else
@@ -110,7 +130,7 @@ struct LayerNorm : Layer<P> {
   /// Memory      keeps the sum, and a mean and an rstd per row; the sum lies where a moved branch did
   template <Tracked X, Tracked Branch>
   constexpr auto of_sum(const X& x, Branch branch) const {
-    using OfSum = operations::LayerNormOfSum<typename X::Element, X::rank, typename X::DeviceType>;
+    using OfSum = operations::LayerNormOfSum<typename X::Element, X::rank, typename X::DeviceType, P::recomputes_norms>;
     return detail::sum_and_norm<P, OfSum>(*this, x, std::move(branch), weight, bias);
   }
 };

@@ -27,6 +27,24 @@ struct KeptValue {
     return value;
   }
 };
+
+/// The same where it need not be saved: see Tape::is_recomputable.
+template <class Value>
+struct RecomputedValue {
+  Slot slot;
+  Shape<Value::rank> shape;
+  Value value;  // if it was saved
+
+  template <class X>
+  constexpr RecomputedValue(const X& x, const void* home) : slot(x.slot()), shape(x.shape()) {
+    if (!x.tape().is_recomputable(slot, home)) value = x.value();
+  }
+  template <Device D>
+  constexpr Value operator()(Tape<D>& tape) const {
+    if (value) return value;
+    return tape.template recomputed<typename Value::Element>(slot, shape);
+  }
+};
 }  // namespace detail
 
 struct LinearConfig {
@@ -50,7 +68,7 @@ struct LinearConfig {
 /// Placement   features whole; any other state is kept. Beside a value that is not Invariant the parameters
 ///             enter as Replicate.
 /// Cost        2 rows in out operations forward, twice that backward; no communication
-/// Memory      keeps x
+/// Memory      keeps x, unless the policy has a SelectiveRecompute of what it is
 /// Throws      Error(shape) if x has other features
 ///
 /// `times` and `shift` are the two halves; parallel wrappers, which inherit, redistribute between them.
@@ -83,7 +101,7 @@ struct Linear : Layer<P> {
   /// gelu of it, in the product's pass where there is a bias and the device's product can. On Cuda that is by tanh, in
   /// 16 bits, where rows are multiples of 16 bytes; gelu is then taken before x W^T + b is rounded.
   ///
-  /// Memory      keeps x, and what gelu is taken of
+  /// Memory      as Linear's, and keeps what gelu is taken of
   template <Tracked X>
   constexpr auto gelu(const X& x, GeluForm form = GeluForm::tanh) const {
     check_value_of<P, X>();
@@ -99,6 +117,11 @@ struct Linear : Layer<P> {
   constexpr auto shift(const Y& y) const;
 
  protected:  // for parallel wrappers, which choose State
+  template <class X>
+  using KeptOf = detail::KeptValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>;
+  template <class X>
+  using RecomputedOf = detail::RecomputedValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>;
+
   /// x W^T: a contraction over a split dimension is Partial.
   template <class State, Tracked X>
   constexpr auto times(const X& x) const;
@@ -108,7 +131,7 @@ struct Linear : Layer<P> {
   constexpr auto affine(const X& x, Keep keep) const;
   template <class State, Tracked X>
   constexpr auto affine(const X& x) const {
-    return affine<State>(x, detail::KeptValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
+    return affine<State>(x, keep(x));
   }
 
   /// gelu(x W^T + b) in one pass.
@@ -116,7 +139,17 @@ struct Linear : Layer<P> {
   constexpr auto affine_gelu(const X& x, GeluForm form, Keep keep) const;
   template <class State, Tracked X>
   constexpr auto affine_gelu(const X& x, GeluForm form) const {
-    return affine_gelu<State>(x, form, detail::KeptValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
+    return affine_gelu<State>(x, form, keep(x));
+  }
+
+  /// What has the value of x in backward.
+  template <Tracked X>
+  constexpr KeptOf<X> keep(const X& x) const {
+    return {x.value()};
+  }
+  template <Tracked X>
+  requires(P::recomputes_norms || P::recomputes_functions) constexpr RecomputedOf<X> keep(const X& x) const {
+    return {x, weight.home};
   }
 
  private:
@@ -247,7 +280,8 @@ struct Linear {
 };
 
 /// gelu(x W^T + b).
-template <class T, int Rank, Device D, class Keep = detail::KeptValue<Tensor<T, Rank, D>>>
+template <class T, int Rank, Device D, class Keep = detail::KeptValue<Tensor<T, Rank, D>>,
+          class Backward = detail::GeluBackward<T, Rank, D>>
 struct LinearGelu {
   using DeviceType = D;
   static constexpr TapedTensor<T, Rank, D> run(const TapedTensor<T, Rank, D>& x, const Parameter<T, 3, D>& weight,
@@ -262,7 +296,7 @@ struct LinearGelu {
     tape.template record<T>(pre, both.pre.shape(),
                             detail::linear_backward<T, Rank>(weight, bias, x.slot(), x.shape(), std::move(keep)));
     TapedTensor<T, Rank, D> y(std::move(both.y), tape);
-    y.on_backward_of_gelu(detail::GeluBackward<T, Rank, D>(pre, both.pre, form));
+    y.on_backward(Backward(pre, both.pre, form));
     return y;
   }
 };
@@ -305,7 +339,7 @@ constexpr auto Linear<P>::product(const X& x, const ParameterOf<P, 2>* added, Ke
 template <class P>
 template <class State, Tracked X>
 constexpr auto Linear<P>::times(const X& x) const {
-  return product<State>(x, nullptr, detail::KeptValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
+  return product<State>(x, nullptr, keep(x));
 }
 
 template <class P>
@@ -321,7 +355,10 @@ constexpr auto Linear<P>::affine_gelu(const X& x, GeluForm form, Keep keep) cons
                 "dspp: gelu needs a finished value, but this product is Partial over Tp: its sum is still pending. "
                 "redistribute<Invariant>(x) first.");
   check_whole_over_cp<typename X::Placement, -1, X::rank>();
-  using Product = operations::LinearGelu<ElementOf<P>, X::rank, DeviceOf<P>, Keep>;
+  using Backward =
+      std::conditional_t<P::recomputes_functions, detail::RecomputingGelu<ElementOf<P>, X::rank, DeviceOf<P>>,
+                         detail::GeluBackward<ElementOf<P>, X::rank, DeviceOf<P>>>;
+  using Product = operations::LinearGelu<ElementOf<P>, X::rank, DeviceOf<P>, Keep, Backward>;
   return InState<X, State>(
       perform<Product>(x, weight, has_bias ? &bias : nullptr, form, is_partial_beside<X>, std::move(keep)), x);
 }

@@ -9,37 +9,56 @@
 
 namespace dspp {
 
+namespace detail {
+/// Adds dx to the gradient that x has. `Recomputes`: the result need not be kept.
+template <class T, int Rank, Device D, bool Recomputes>
+struct RmsNormBackward {
+  const Parameter<T, 1, D>& weight;
+  double epsilon;
+  Slot slot;
+  Tensor<T, Rank, D> x;
+  Tensor<Compute<T>, 1, D> inverse_root;
+
+  constexpr void operator()(Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    Tensor<T, Rank, D> earlier = tape.template take<T>(slot, x.shape()), dx;
+    weight.accumulate([&](auto dgamma, Write how) {
+      dx = ops::rms_norm_vjp(x, weight.value(), inverse_root, std::move(dy), dgamma, how, std::move(earlier));
+    });
+    tape.give(slot, std::move(dx));
+  }
+  static constexpr bool is_recomputable() { return true; }
+  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>&) const requires Recomputes {
+    return ops::rms_norm(x, weight.value(), epsilon).y;
+  }
+  constexpr const void* home() const { return weight.home; }
+};
+}  // namespace detail
+
 namespace operations {
-/// Its backward adds dx to the gradient that x has. `partial`: see Parameter::used.
-template <class T, int Rank, Device D>
+/// `partial`: see Parameter::used.
+template <class T, int Rank, Device D, bool Recomputes = false>
 struct RmsNorm {
   using DeviceType = D;
   using X = TapedTensor<T, Rank, D>;
   static constexpr X run(const X& x, const Parameter<T, 1, D>& weight, double epsilon, bool partial) {
-    return on_tape(x, ops::rms_norm(x.value(), weight.value(), epsilon), weight, partial);
+    return on_tape(x, ops::rms_norm(x.value(), weight.value(), epsilon), weight, epsilon, partial);
   }
   static constexpr X on_tape(const X& x, ops::RmsNormResult<T, Rank, D>&& result, const Parameter<T, 1, D>& weight,
-                             bool partial) {
+                             double epsilon, bool partial) {
     X y(std::move(result.y), x.tape());
     if (!x.tape().recording()) return y;
     weight.used(x.tape(), partial);
-    y.on_backward([&weight, slot = x.slot(), value = x.value(), inverse_root = std::move(result.inverse_root)](
-                      Tape<D>& tape, Tensor<T, Rank, D> dy) {
-      Tensor<T, Rank, D> earlier = tape.template take<T>(slot, value.shape()), dx;
-      weight.accumulate([&](auto dgamma, Write how) {
-        dx = ops::rms_norm_vjp(value, weight.value(), inverse_root, std::move(dy), dgamma, how, std::move(earlier));
-      });
-      tape.give(slot, std::move(dx));
-    });
+    y.on_backward(detail::RmsNormBackward<T, Rank, D, Recomputes>{weight, epsilon, x.slot(), x.value(),
+                                                                  std::move(result.inverse_root)});
     return y;
   }
 };
 /// The sum takes the branch's block if nothing else has it.
-template <class T, int Rank, Device D>
+template <class T, int Rank, Device D, bool Recomputes = false>
 struct RmsNormOfSum {
   using DeviceType = D;
   using X = TapedTensor<T, Rank, D>;
-  using Norm = RmsNorm<T, Rank, D>;
+  using Norm = RmsNorm<T, Rank, D, Recomputes>;
   static constexpr SumAndNorm<X> run(const X& x, X branch, const Parameter<T, 1, D>& weight, double epsilon,
                                      bool partial) {
     if (x.shape() != branch.shape() || x.tape().context().probe) {  // one is repeated, or each is to be seen by itself
@@ -49,7 +68,7 @@ struct RmsNormOfSum {
     const Slot slot = branch.slot();
     auto result = ops::add_rms_norm(x.value(), std::move(branch).take_value(), weight.value(), epsilon);
     X sum = sum_on_tape(std::move(result.sum), x.tape(), x.slot(), slot);
-    X norm = Norm::on_tape(sum, std::move(result.norm), weight, partial);
+    X norm = Norm::on_tape(sum, std::move(result.norm), weight, epsilon, partial);
     return {std::move(sum), std::move(norm)};
   }
 };
@@ -67,7 +86,7 @@ DSPP_DECLARE_OPERATIONS(DSPP_RMS_NORM_OPERATIONS)
 ///
 /// Placement   features whole; any other state is kept. Beside a Shard (the sequence under SequenceParallel) gamma
 ///             enters as Replicate, and its gradient is summed over Tp before the step.
-/// Memory      keeps x, and a number per row
+/// Memory      keeps x, and a number per row; the result: see SelectiveRecompute
 /// Source      Zhang and Sennrich 2019, arXiv:1910.07467
 template <class P>
 struct RmsNorm : Layer<P> {
@@ -87,7 +106,7 @@ struct RmsNorm : Layer<P> {
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
     check_whole_over_cp<typename X::Placement, -1, X::rank>();
-    using Norm = operations::RmsNorm<ElementOf<P>, X::rank, DeviceOf<P>>;
+    using Norm = operations::RmsNorm<ElementOf<P>, X::rank, DeviceOf<P>, P::recomputes_norms>;
     if constexpr (is_value_of<P, X>)
       return X(perform<Norm>(x, weight, epsilon, is_partial_beside<X>), x);
     else
@@ -100,7 +119,7 @@ struct RmsNorm : Layer<P> {
   /// Memory      keeps the sum, and a number per row; the sum lies where a moved branch did
   template <Tracked X, Tracked Branch>
   constexpr auto of_sum(const X& x, Branch branch) const {
-    using OfSum = operations::RmsNormOfSum<typename X::Element, X::rank, typename X::DeviceType>;
+    using OfSum = operations::RmsNormOfSum<typename X::Element, X::rank, typename X::DeviceType, P::recomputes_norms>;
     return detail::sum_and_norm<P, OfSum>(*this, x, std::move(branch), weight);
   }
   constexpr void describe(auto&& f) const { f("epsilon", epsilon); }

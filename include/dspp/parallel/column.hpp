@@ -109,7 +109,11 @@ struct Columns : L<P> {
     if constexpr (!whole || !is_value_of<P, X>)
       return InState<X, Out>();
     else if constexpr (P::regather_inputs && is_shard<state_of<X>>)
-      return f(redistribute<Replicate>(x), Regather<X>{x.value()});
+      return f(redistribute<Replicate>(x), Regather<X>{this->keep(x)});
+    else if constexpr (is_shard<state_of<X>>)
+      return f(redistribute<Replicate>(x));
+    else if constexpr (P::recomputes_norms || P::recomputes_functions)
+      return f(redistribute<Replicate>(x), this->keep(x));
     else
       return f(redistribute<Replicate>(x));
   }
@@ -126,9 +130,9 @@ struct Columns : L<P> {
   /// Keeps this rank's slice of x and gathers x again for dW.
   template <class X>
   struct Regather {
-    Tensor<typename X::Element, X::rank, typename X::DeviceType> slice;
+    decltype(std::declval<const Columns&>().keep(std::declval<const X&>())) slice;
     constexpr auto operator()(Tape<typename X::DeviceType>& tape) const {
-      return move_between<state_of<X>, Replicate>(tape.context(), slice);
+      return move_between<state_of<X>, Replicate>(tape.context(), slice(tape));
     }
   };
 };

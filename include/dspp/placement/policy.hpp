@@ -36,6 +36,8 @@ struct Strategy {
   using ParameterOffloadChoice = detail::pick<detail::Role::offload_parameters, detail::Unnamed, Members...>;
   using ActivationOffloadChoice = detail::pick<detail::Role::offload_activations, detail::Unnamed, Members...>;
   using PartitionChoice = detail::pick<detail::Role::partition, detail::Unnamed, Members...>;
+  using NormChoice = detail::pick<detail::Role::norms, detail::Unnamed, Members...>;
+  using FunctionChoice = detail::pick<detail::Role::functions, detail::Unnamed, Members...>;
   using DelayChoice = detail::pick<detail::Role::delay, detail::Unnamed, Members...>;
   using DeviceType = detail::pick<detail::Role::device, Cpu, Members...>;
 
@@ -51,6 +53,8 @@ struct Strategy {
   static constexpr Tier parameter_tier = detail::TierOf<ParameterOffloadChoice>::tier;
   static constexpr Tier activation_tier = detail::TierOf<ActivationOffloadChoice>::tier;
   static constexpr bool partitions_activations = std::is_same_v<PartitionChoice, PartitionActivations>;
+  static constexpr bool recomputes_norms = !std::is_same_v<NormChoice, detail::Unnamed>;
+  static constexpr bool recomputes_functions = !std::is_same_v<FunctionChoice, detail::Unnamed>;
   static constexpr bool delays_updates = !std::is_same_v<DelayChoice, detail::Unnamed>;
   static constexpr ReplicaTraffic replica_traffic{.shards_within_node = !std::is_same_v<ShardsChoice, detail::Unnamed>,
                                                   .secondary_shards = !std::is_same_v<SecondaryChoice, detail::Unnamed>,
@@ -112,7 +116,8 @@ using strategy_of = typename Shortest<
     Choice<Defaults::OffloadChoice, typename Of::Offloaded>,
     Choice<Defaults::ParameterOffloadChoice, typename Of::OffloadedParameters>,
     Choice<Defaults::ActivationOffloadChoice, typename Of::OffloadedActivations>,
-    Choice<Defaults::PartitionChoice, typename Of::Partition>, Choice<Defaults::DelayChoice, typename Of::Delay>,
+    Choice<Defaults::PartitionChoice, typename Of::Partition>, Choice<Defaults::NormChoice, typename S::NormChoice>,
+    Choice<Defaults::FunctionChoice, typename S::FunctionChoice>, Choice<Defaults::DelayChoice, typename Of::Delay>,
     Choice<Defaults::DeviceType, D>>::type;
 /// Plans take those as values, so that strategies that differ only in them share one model on paper.
 template <class S, Device D>
@@ -130,9 +135,8 @@ struct Canonical {
                 "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Shards<Within<Node>>, "
                 "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
                 "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
-                "Offload<what, where>, PartitionActivations, Delayed<1>, Cpu, Cuda and Meta, but one of its members is "
-                "none of these. "
-                "Drop it.");
+                "Offload<what, where>, PartitionActivations, SelectiveRecompute<what>, Delayed<1>, Cpu, Cuda and Meta, "
+                "but one of its members is none of these. Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");
@@ -177,6 +181,11 @@ struct Canonical {
   static_assert(times_named<Role::offload_activations, M...> <= 1 && times_named<Role::partition, M...> <= 1,
                 "dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names several. "
                 "Keep one.");
+  static_assert(times_named<Role::norms, M...> <= 1 && times_named<Role::functions, M...> <= 1,
+                "dspp: Policy needs one SelectiveRecompute<...> of each kind, but names several. Keep one.");
+  static_assert((is_known_recompute<M> && ...),
+                "dspp: SelectiveRecompute<what> takes Norms and ActivationFunctions, but got another. Name one of "
+                "them; a layer as a whole is Recompute<L>.");
   static_assert(times_named<Role::delay, M...> <= 1, "dspp: Policy needs one Delayed<1>, but names several. Keep one.");
   static_assert((is_known_delay<M> && ...), "dspp: Delayed<steps> takes 1, but got another number. Name Delayed<1>.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");

@@ -10,6 +10,7 @@
 #include <dspp/placement/delayed.hpp>
 #include <dspp/placement/offload.hpp>
 #include <dspp/placement/replica_traffic.hpp>
+#include <dspp/placement/selective_recompute.hpp>
 #include <dspp/tensor/device.hpp>
 
 namespace dspp {
@@ -96,6 +97,8 @@ enum class Role {
   offload_parameters,
   offload_activations,
   partition,
+  norms,
+  functions,
   delay,
   device,
   unknown
@@ -149,6 +152,9 @@ inline constexpr Role role_of<Offload<What, Where>> = std::is_same_v<What, Param
                                                                                           : Role::offload;
 template <>
 inline constexpr Role role_of<PartitionActivations> = Role::partition;
+template <class What>
+inline constexpr Role role_of<SelectiveRecompute<What>> =
+    std::is_same_v<What, ActivationFunctions> ? Role::functions : Role::norms;
 template <int N>
 inline constexpr Role role_of<Delayed<N>> = Role::delay;
 template <Device D>
@@ -238,6 +244,12 @@ template <class Member>
 inline constexpr bool is_known_overlap = true;
 template <class X>
 inline constexpr bool is_known_overlap<Overlap<X>> = std::is_same_v<X, Off>;
+
+template <class Member>
+inline constexpr bool is_known_recompute = true;
+template <class X>
+inline constexpr bool is_known_recompute<SelectiveRecompute<X>> =
+    std::is_same_v<X, Norms> || std::is_same_v<X, ActivationFunctions>;
 
 template <class Member>
 inline constexpr bool is_known_delay = true;

@@ -9,12 +9,23 @@
 
 namespace dspp::detail {
 
-/// From 4 MiB on the system is asked for huge pages of what lies in whole ones, where it gives them on request: a pass
-/// over a large array then looks up few pages, and a transfer from a disk pins few.
+/// From 4 MiB on a mapping of its own, of which the system is asked for huge pages, where it gives them on request: a
+/// pass over a large array then looks up few pages, and a transfer from a disk pins few. Mappings beside each other are
+/// one to the system, which limits their number.
 ///
 /// `bytes`   a multiple of block_alignment, to which what is returned is aligned; null if there is none
 std::byte* take_host_memory(Size bytes) noexcept;
-void give_host_memory(std::byte* data) noexcept;
+/// `bytes`   as they were taken
+void give_host_memory(std::byte* data, Size bytes) noexcept;
+
+/// The address sanitizer guards blocks of malloc alone.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool guards_single_blocks = true;
+#elif defined(__has_feature)
+inline constexpr bool guards_single_blocks = __has_feature(address_sanitizer);
+#else
+inline constexpr bool guards_single_blocks = false;
+#endif
 
 }  // namespace dspp::detail
 
@@ -24,29 +35,31 @@ void give_host_memory(std::byte* data) noexcept;
 
 #include <sys/mman.h>
 
-#include <cstdint>
 #include <cstdlib>
 
 #include <dspp/tensor/category.hpp>
 
 namespace dspp::detail {
 
+inline constexpr Size least_mapped = guards_single_blocks ? Size{1} << 62 : 4_MiB;
+
 DSPP_INLINE std::byte* take_host_memory(Size bytes) noexcept {
-  constexpr std::uintptr_t huge_page = 2 << 20;
-  void* const data = std::aligned_alloc(static_cast<std::size_t>(block_alignment), static_cast<std::size_t>(bytes));
+  const auto size = static_cast<std::size_t>(bytes);
+  if (bytes < least_mapped)
+    return static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(block_alignment), size));
+  void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return nullptr;
 #if defined(MADV_HUGEPAGE)
-  if (data && bytes >= 4_MiB) {
-    const auto address = reinterpret_cast<std::uintptr_t>(data);
-    const std::uintptr_t begin = (address + huge_page - 1) / huge_page * huge_page;
-    const std::uintptr_t end = (address + static_cast<std::uintptr_t>(bytes)) / huge_page * huge_page;
-    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // refused: pages as they are
-  }
+  ::madvise(data, size, MADV_HUGEPAGE);  // refused: pages as they are
 #endif
   return static_cast<std::byte*>(data);
 }
 
-DSPP_INLINE void give_host_memory(std::byte* data) noexcept {
-  std::free(data);
+DSPP_INLINE void give_host_memory(std::byte* data, Size bytes) noexcept {
+  if (bytes < least_mapped)
+    std::free(data);
+  else
+    ::munmap(data, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace dspp::detail

@@ -426,10 +426,8 @@ DSPP_INLINE Pool::Block* Pool::take_kept(Block* block) noexcept {
 DSPP_INLINE void Pool::destroy(Block* kept) noexcept {
   const auto size_class = take_kept(kept)->size_class;
   if (kept->trace != 0) ++traced_returned_;
-  if (source_)
-    source_->give(kept->data, std::max(size_class->first, block_alignment));
-  else
-    detail::give_host_memory(kept->data);
+  const Size bytes = std::max(size_class->first, block_alignment);
+  source_ ? source_->give(kept->data, bytes) : detail::give_host_memory(kept->data, bytes);
   reserved_ -= size_class->first;
   delete kept;
   if (--size_class->second.blocks == 0) sizes_.erase(size_class);

@@ -22,16 +22,6 @@
 
 namespace dspp {
 
-namespace detail {
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool guards_single_blocks = true;
-#elif defined(__has_feature)
-inline constexpr bool guards_single_blocks = __has_feature(address_sanitizer);
-#else
-inline constexpr bool guards_single_blocks = false;
-#endif
-}  // namespace detail
-
 DSPP_INLINE void Pool::lay_out_steps(bool on) {
   if (!steps_) steps_ = std::make_unique<Steps>();
   steps_->is_on = on;
@@ -216,7 +206,7 @@ DSPP_INLINE bool Pool::drop_region() noexcept {
   if (!steps_ || !steps_->region || steps_->used > 0) return false;
   Steps& steps = *steps_;
   source_ ? source_->give(std::exchange(steps.region, nullptr), steps.bytes)
-          : detail::give_host_memory(std::exchange(steps.region, nullptr));
+          : detail::give_host_memory(std::exchange(steps.region, nullptr), steps.bytes);
   reserved_ -= std::exchange(steps.bytes, 0);
   steps.slots.clear();
   steps.is_in_lockstep = false;
