@@ -8,6 +8,30 @@
 
 namespace dspp {
 
+namespace detail {
+/// Every rank has the value that it had.
+template <class From, class To>
+inline constexpr bool keeps_value = std::is_same_v<From, Invariant>&& std::is_same_v<To, Replicate>;
+
+/// The reverse arrow.
+template <class From, class To, class T, int Rank, Device D>
+struct ArrowBackward {
+  Slot slot;
+  CallSite site;
+  Recomputation of_x{};
+
+  constexpr void operator()(Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    CalledAt there(site);
+    tape.give(slot, move_between<adjoint<To>, adjoint<From>>(tape.context(), std::move(dy)));
+  }
+  constexpr bool is_recomputable() const { return of_x.exists; }
+  constexpr Tensor<T, Rank, D> again(Tape<D>& tape, const Shape<Rank>& shape) const requires keeps_value<From, To> {
+    return tape.template recomputed<T>(slot, shape);
+  }
+  constexpr const void* home() const { return of_x.home; }
+};
+}  // namespace detail
+
 namespace operations {
 /// From one state over Tp to another.
 template <class From, class To, class T, int Rank, Device D>
@@ -17,10 +41,9 @@ struct Redistribute {
     Tape<D>& current = x.tape();
     CalledAt here(site);
     TapedTensor<T, Rank, D> y(move_between<From, To>(current.context(), std::move(x).take_value(), x.whole()), current);
-    y.on_backward([slot = x.slot(), site](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-      CalledAt there(site);
-      tape.give(slot, move_between<adjoint<To>, adjoint<From>>(tape.context(), std::move(dy)));
-    });
+    detail::ArrowBackward<From, To, T, Rank, D> backward{x.slot(), site};
+    if constexpr (detail::keeps_value<From, To>) backward.of_x = current.recomputation_of(x.slot());
+    y.on_backward(std::move(backward));
     return y;
   }
 };

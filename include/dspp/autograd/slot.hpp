@@ -30,4 +30,13 @@ struct GeluArgument {
   Size offset = 0;
 };
 
+/// How a value that is not kept comes back in backward.
+struct Recomputation {
+  bool exists = false;
+  const void* home = nullptr;  ///< the unit of the parameters that it reads; null: it reads none
+
+  /// Whether the backward of an operation with parameters in `other` may ask for it.
+  constexpr bool serves(const void* other) const { return exists && (home == nullptr || home == other); }
+};
+
 }  // namespace dspp

@@ -115,10 +115,10 @@ class Tape {
   template <class T, int Rank, class Backward>
   constexpr void record(Slot output, const Shape<Rank>& shape, Backward&& backward);
 
-  /// Whether recomputed(slot) will have the slot's value in the backward of an operation with parameters in `home`.
-  constexpr bool is_recomputable(Slot slot, const void* home) {
+  /// Whether, and for whom, recomputed(slot) will have the slot's value in backward.
+  constexpr Recomputation recomputation_of(Slot slot) {
     const Recomputable* const found = recomputable(slot);
-    return found && (found->home == nullptr || found->home == home);
+    return found ? Recomputation{true, found->home} : Recomputation{};
   }
   /// The value of such a slot, whose own backward has not run; computed once for all who ask.
   template <class T, int Rank>

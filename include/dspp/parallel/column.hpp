@@ -110,10 +110,6 @@ struct Columns : L<P> {
       return InState<X, Out>();
     else if constexpr (P::regather_inputs && is_shard<state_of<X>>)
       return f(redistribute<Replicate>(x), Regather<X>{this->keep(x)});
-    else if constexpr (is_shard<state_of<X>>)
-      return f(redistribute<Replicate>(x));
-    else if constexpr (P::recomputes_norms || P::recomputes_functions)
-      return f(redistribute<Replicate>(x), this->keep(x));
     else
       return f(redistribute<Replicate>(x));
   }
