@@ -278,14 +278,14 @@ struct FaultyBlocks : io::BlockCalls {
     reason = ENOSYS;
     return uses_ring ? BlockCalls::make_ring(descriptor, depth, reason) : nullptr;
   }
-  void before(io::BlockPiece& piece) override {
+  void before(io::BlockPiece& piece) noexcept override {
     if (!is_due(piece.writes ? Kind::write : Kind::read)) return;
     if (what == What::error) piece.error = error;
     if (what == What::none) piece.bytes = 0;
     if (what == What::fewer) piece.bytes = 4096;
     if (what == What::other_bytes) changed = &piece;
   }
-  void after(io::BlockPiece& piece) override {
+  void after(io::BlockPiece& piece) noexcept override {
     if (changed != &piece) return;
     piece.at[piece.done - 4096] ^= std::byte{1};
     changed = nullptr;

@@ -109,7 +109,7 @@ struct Columns : L<P> {
     if constexpr (!whole || !is_value_of<P, X>)
       return InState<X, Out>();
     else if constexpr (P::regather_inputs && is_shard<state_of<X>>)
-      return f(redistribute<Replicate>(x), Regather<X>{this->keep(x)});
+      return f(redistribute<Replicate>(x), Regather<X>{kept(x)});
     else
       return f(redistribute<Replicate>(x));
   }
@@ -123,10 +123,18 @@ struct Columns : L<P> {
     c.groups = Groups;
     return c;
   }
+  /// What has the value of x in backward.
+  template <class X>
+  constexpr auto kept(const X& x) const {
+    if constexpr (requires { this->keep(x); })
+      return this->keep(x);
+    else
+      return KeptValue<Tensor<typename X::Element, X::rank, typename X::DeviceType>>{x.value()};
+  }
   /// Keeps this rank's slice of x and gathers x again for dW.
   template <class X>
   struct Regather {
-    decltype(std::declval<const Columns&>().keep(std::declval<const X&>())) slice;
+    decltype(std::declval<const Columns&>().kept(std::declval<const X&>())) slice;
     constexpr auto operator()(Tape<typename X::DeviceType>& tape) const {
       return move_between<state_of<X>, Replicate>(tape.context(), slice(tape));
     }
