@@ -55,13 +55,15 @@ static std::string sample_text(auto& engine, const Job& job, const Source& sourc
 }
 
 static OffloadConfig offload_of(const Job& job) {
-  constexpr bool to_host = TrainPolicy::optimizer_tier == Tier::host || TrainPolicy::parameter_tier == Tier::host;
+  constexpr bool to_host = TrainPolicy::optimizer_tier == Tier::host || TrainPolicy::parameter_tier == Tier::host ||
+                           TrainPolicy::activation_tier == Tier::host;
   const auto part = [&](Tier tier) {  // where nothing is moved to the host, the engine says so
     return OffloadPart{.share = !to_host || tier == Tier::host ? job.offload_share : 1};
   };
   return {.folder = job.offload_folder,
           .optimizer = part(TrainPolicy::optimizer_tier),
-          .parameters = part(TrainPolicy::parameter_tier)};
+          .parameters = part(TrainPolicy::parameter_tier),
+          .activations = part(TrainPolicy::activation_tier)};
 }
 
 static PlanOptions plan_options(const Job& job) {

@@ -13,6 +13,7 @@
 #include <dspp/mesh/axis.hpp>
 #include <dspp/ops/attention_kernels.hpp>
 #include <dspp/ops/step_numbers.hpp>
+#include <dspp/placement/offload.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -73,8 +74,12 @@ struct Reported {
 /// How recomputations keep their inputs until backward (autograd/kept_input.hpp).
 template <Device D>
 struct KeptInputs {
-  Memory<D>* host = nullptr;  ///< in this memory; null: where they are
-  bool partitioned = false;   ///< a part on each rank of Tp, where all have the same
+  Memory<D>* host = nullptr;                ///< in this memory; null: where they are
+  bool partitioned = false;                 ///< a part on each rank of Tp, where all have the same
+  OffloadDivision division{OffloadPart{}};  ///< of this forward's: which are in `host`
+
+  /// Where the next one is kept: null: where it is.
+  constexpr Memory<D>* place_of(Size bytes) { return host && division.moves(bytes) ? host : nullptr; }
 };
 
 /// One per rank; referenced by tapes.

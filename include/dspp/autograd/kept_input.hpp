@@ -17,19 +17,20 @@ namespace dspp::detail {
 template <class T, int Rank, Device D>
 class KeptInput {
  public:
-  constexpr KeptInput(const Tensor<T, Rank, D>& x, const Context<D>& context, bool shared) : shape_(x.shape()) {
-    const KeptInputs<D>& how = context.kept_inputs;
+  constexpr KeptInput(const Tensor<T, Rank, D>& x, Context<D>& context, bool shared) : shape_(x.shape()) {
+    constexpr auto width = static_cast<Size>(sizeof(T));
+    KeptInputs<D>& how = context.kept_inputs;
     const CommunicatorOf<D>* const tp = context.along.tp;
     parts_ = how.partitioned && shared && tp != nullptr ? tp->size() : 1;
-    if (parts_ == 1 && how.host == nullptr) {
+    const Size count = shape_.count(), length = (count + parts_ - 1) / parts_;
+    Memory<D>* const host = how.place_of(length * width);
+    if (parts_ == 1 && host == nullptr) {
       whole_ = x;
       return;
     }
-    const Size count = shape_.count(), length = (count + parts_ - 1) / parts_;
     const Size begin = parts_ == 1 ? 0 : std::min(count, length * tp->rank());
-    part_ = Tensor<T, 1, D>::uninitialized(shape(length), how.host ? *how.host : *context.memory, Category::activations,
+    part_ = Tensor<T, 1, D>::uninitialized(shape(length), host ? *host : *context.memory, Category::activations,
                                            "kept input");
-    constexpr auto width = static_cast<Size>(sizeof(T));
     // Through the device's memory, whose profiler hears of it.
     D::copy(*context.memory, byte_of<D>(part_.storage(), 0), byte_of<D>(x.storage(), (x.offset() + begin) * width),
             std::min(length, count - begin) * width);

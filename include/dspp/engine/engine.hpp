@@ -372,7 +372,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward_on(Micr
   const detail::Training training(context.training);
   context.random = position_of_forward(batch, micro.take_number(begun_, forwards_));
   context.numbers = graphs_.numbers();
-  context.targets.clear(), context.reports.clear();
+  context.targets.clear(), context.reports.clear(), context.kept_inputs.division.restart();
   context.expected_seed = context.numbers && needs_loss_scale<T> ? 0 : seed_of_all();
   guard_.before_forward();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};

@@ -186,9 +186,11 @@ DSPP_INLINE Facts detail::settings_facts(const BatchSizes& batch, const EngineCo
   facts.add("delay_after", set.delay_after);
   facts.add("error_feedback.decay", set.error_feedback.decay);
   facts.add("error_feedback.reset_steps", set.error_feedback.reset_steps);
-  const OffloadPart &optimizer = set.offload.optimizer, &parameters = set.offload.parameters;
-  facts.add("offload.optimizer.share", optimizer.share).add("offload.optimizer.most_bytes", optimizer.most_bytes);
-  facts.add("offload.parameters.share", parameters.share).add("offload.parameters.most_bytes", parameters.most_bytes);
+  const auto add_part = [&facts](const std::string& of, const OffloadPart& part) {
+    facts.add("offload." + of + ".share", part.share).add("offload." + of + ".most_bytes", part.most_bytes);
+  };
+  add_part("optimizer", set.offload.optimizer), add_part("parameters", set.offload.parameters);
+  add_part("activations", set.offload.activations);
   facts.add("skip_nonfinite", set.skip_nonfinite).add("largest_norm", set.largest_norm);
   facts.add("zero_gradients", set.zero_gradients);
   return facts.add(loss_scale_facts(set.loss_scale), "loss_scale ");

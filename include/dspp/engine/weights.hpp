@@ -62,7 +62,8 @@ class Weights {
                  .random = {.key = {world.seed()}},
                  .attention_by = P::attention_by,
                  .kept_inputs = {.host = zero.activations == Tier::host ? host_.memory() : nullptr,
-                                 .partitioned = zero.partitions_activations},
+                                 .partitioned = zero.partitions_activations,
+                                 .division = OffloadDivision(zero.offload.activations)},
                  .recomputes_functions = P::recomputes_functions},
         tape_(context_) {
     if (!__builtin_is_constant_evaluated()) check_arithmetic();

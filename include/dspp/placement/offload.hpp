@@ -56,7 +56,8 @@ struct Offload {};
 /// Source   Rajbhandari et al. 2020, arXiv:1910.02054, section 6.1 (Pa)
 struct PartitionActivations {};
 
-/// How much of what a policy offloads to Host rests there, in whole buckets: the rest stays in the device's memory.
+/// How much of what a policy offloads to Host rests there, in whole buckets, or inputs: the rest stays in the device's
+/// memory.
 ///
 /// Source   ZeRO-Offload++'s Twin-Flow: the ratio of offload_optimizer in DeepSpeed
 struct OffloadPart {
@@ -72,14 +73,18 @@ struct OffloadConfig {
   io::BlockCalls* calls = nullptr;  ///< null: the system's; kept by the caller
   OffloadPart optimizer{};          ///< of Offload<Optimizer, Host>
   OffloadPart parameters{};  ///< of Offload<Parameters, Host>: of the values; a bucket's gradient rests with them
+  OffloadPart
+      activations{};  ///< of Offload<Activations, Host>: of what a micro-step keeps, in the order of its forward
 };
 
-/// Divides buckets, one after the other, so that at every point the share that is moved is within half a bucket of the
-/// one that was asked for, unless most_bytes is less.
+/// Divides buckets, or inputs, one after the other, so that at every point the share that is moved is within half of
+/// one of what was asked for, unless most_bytes is less.
 class OffloadDivision {
  public:
   constexpr explicit OffloadDivision(const OffloadPart& part) : part_(part) {}
-  /// Whether the next bucket's bytes are moved.
+  /// From the first again.
+  constexpr void restart() { all_ = moved_ = 0; }
+  /// Whether the next one's bytes are moved.
   constexpr bool moves(Size bytes) {
     all_ += bytes;
     const Size moved = moved_ + bytes;

@@ -46,10 +46,11 @@ constexpr void check_replica_config(const ReplicaConfig& config) {
   const auto fits = [](const OffloadPart& part, Tier tier) { return part.is_all() || tier == Tier::host; };
   const OffloadConfig& parts = config.offload;
   // clang-format off
-  for (const OffloadPart& part : {parts.optimizer, parts.parameters})
+  for (const OffloadPart& part : {parts.optimizer, parts.parameters, parts.activations})
     require(part.share >= 0 && part.share <= 1 && part.most_bytes >= OffloadPart::unlimited, "dspp: OffloadPart needs a share from 0 to 1 and most_bytes of at least 0, but has others. Change them.",
             ErrorCode::usage);
-  const bool fit = fits(parts.optimizer, config.optimizer) && fits(parts.parameters, config.parameters);
+  const bool fit = fits(parts.optimizer, config.optimizer) && fits(parts.parameters, config.parameters) &&
+                   fits(parts.activations, config.activations);
   require(fit, "dspp: EngineConfig::offload needs Offload<what, Host> for a share or most_bytes of what, but the policy has none, or another's. Leave them out.",
           ErrorCode::usage);
   // clang-format on
