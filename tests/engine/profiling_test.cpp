@@ -97,7 +97,7 @@ TEST_CASE("a profile has the plan's operations and the bytes that were read, and
 }
 
 TEST_CASE("a row names pass, layer and operation; of the recomputed forward the pass is backward") {
-  using P = Policy<Zero<3>>;
+  using P = Policy<Zero<3>, SelectiveRecompute<Norms>>;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1}, [](World<P>& world) {
     Job<P> job(world);
     auto profiling = job.engine.profile();

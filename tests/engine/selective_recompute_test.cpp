@@ -41,19 +41,29 @@ template <class P>
 using SmallGpt = Gpt<P>;
 template <class P>
 using SmallLlama = Llama<P>;
-/// The norm is a unit of its own, which is not gathered when the layer that takes its result runs backward.
+/// The first norm is a unit of its own, which is not gathered when the layer that takes its result runs backward; of the
+/// second another value is passed on, with its gradient.
 template <class P>
 struct BlockOfUnits : Layer<P> {
-  InUnit<LayerNorm<P>> norm;
-  Mlp<P> mlp;
+  InUnit<LayerNorm<P>> norm1;
+  LayerNorm<P> norm2;
+  Mlp<P> mlp1, mlp2;
 
   constexpr explicit BlockOfUnits(const GptConfig& c)
-      : norm(LayerNorm<P>(c.width)), mlp(MlpConfig{.width = c.width, .ffn_width = c.effective_ffn_width()}) {}
-  constexpr void visit(auto&& f) {
-    f("norm", norm);
-    f("mlp", mlp);
+      : norm1(LayerNorm<P>(c.width)), norm2(c.width), mlp1(feed(c)), mlp2(feed(c)) {}
+  static constexpr MlpConfig feed(const GptConfig& c) {
+    return {.width = c.width, .ffn_width = c.effective_ffn_width()};
   }
-  constexpr auto operator()(const Hidden<P>& x) const { return x + mlp(norm(x)); }
+  constexpr void visit(auto&& f) {
+    f("norm1", norm1);
+    f("mlp1", mlp1);
+    f("norm2", norm2);
+    f("mlp2", mlp2);
+  }
+  constexpr auto operator()(const Hidden<P>& x) const {
+    const auto y = x + mlp1(norm1(x)), z = norm2(y);
+    return y + mlp2(Hidden<P>::with_slot(ops::gelu(z.value(), GeluForm::tanh), z.tape(), z.slot(), 0));
+  }
 };
 template <class P>
 using GptOfUnits = Gpt<P, BlockOfUnits<P>>;

@@ -121,6 +121,8 @@ class Tape {
     return found ? Recomputation{true, found->home} : Recomputation{};
   }
   /// The value of such a slot, whose own backward has not run; computed once for all who ask.
+  ///
+  /// Throws   Error(state) for any other slot
   template <class T, int Rank>
   constexpr Tensor<T, Rank, D> recomputed(Slot slot, const Shape<Rank>& shape);
 
@@ -183,7 +185,7 @@ class Tape {
     Gradient value{};  // once it was computed again
   };
   constexpr Recomputable* recomputable(const Slot& slot) {
-    if (slot.number < 0) return nullptr;
+    if (slot.number < 0 || slot.has_own_value) return nullptr;
     check_pass(slot);
     for (std::size_t i = recomputables_.size(); i-- > 0 && recomputables_[i].output >= slot.number;)
       if (recomputables_[i].output == slot.number) return &recomputables_[i];
@@ -406,9 +408,11 @@ constexpr void Tape<D>::record(Slot output, const Shape<Rank>& shape, Backward&&
 template <Device D>
 template <class T, int Rank>
 constexpr Tensor<T, Rank, D> Tape<D>::recomputed(Slot slot, const Shape<Rank>& shape) {
-  Recomputable& found = *recomputable(slot);
-  if (!found.value.storage) found.value = found.again(found.node, *this);
-  return Tensor<T, Rank, D>::view(found.value.storage, found.value.offset, shape);
+  Recomputable* const found = recomputable(slot);
+  if (found == nullptr) detail::fail_of_kept();
+  check_kind<T>(slot, shape);
+  if (!found->value.storage) found->value = found->again(found->node, *this);
+  return Tensor<T, Rank, D>::view(found->value.storage, found->value.offset, shape);
 }
 
 template <Device D>

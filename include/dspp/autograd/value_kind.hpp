@@ -30,6 +30,7 @@ void require_kind(const ValueKind& wanted, const ValueKind& given);
 [[noreturn]] void fail_of_pass(bool same_tape);
 [[noreturn]] void fail_of_late_gradient();
 [[noreturn]] void fail_of_rehearsed();
+[[noreturn]] void fail_of_kept();
 }  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -99,6 +100,12 @@ DSPP_INLINE void fail_of_rehearsed() {
   fail(ErrorCode::state,
        "dspp: a value made inside a function that backward runs again needs to stay inside, but one was used outside, "
        "where it has no gradient. Return it from the function, or compute it outside.");
+}
+
+DSPP_INLINE void fail_of_kept() {
+  fail(ErrorCode::state,
+       "dspp: recomputed(slot) needs a value that recomputation_of(slot) has before its own backward, but this one is "
+       "not. Keep the value.");
 }
 
 }  // namespace detail

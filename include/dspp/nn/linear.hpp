@@ -37,7 +37,7 @@ struct RecomputedValue {
 
   template <class X>
   constexpr RecomputedValue(const X& x, const void* home) : slot(x.slot()), shape(x.shape()) {
-    if (!x.tape().recomputation_of(slot).serves(home)) value = x.value();
+    if (!x.tape().recording() || !x.tape().recomputation_of(slot).serves(home)) value = x.value();
   }
   template <Device D>
   constexpr Value operator()(Tape<D>& tape) const {
@@ -251,12 +251,13 @@ constexpr auto linear_backward(const Parameter<T, 3, D>& weight, const Parameter
                                const Shape<Rank>& shape, Keep keep) {
   return [&weight, bias, slot, shape, kept = std::move(keep)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     const auto dy_rows = as_rows(dy);
-    const auto write = [&](auto dw, Write how) {
-      const auto x_rows = as_rows(kept(tape));
-      ops::matmul_into(dw.reshape(dspp::shape(dy_rows[1], weight.shape()[2])), how, dy_rows, Transpose::yes, x_rows,
-                       Transpose::no);
-    };
-    if (!weight.is_frozen()) weight.accumulate(write);
+    if (!weight.is_frozen()) {
+      const auto x_rows = as_rows(kept(tape));  // first: it may be computed with another layer's parameters
+      weight.accumulate([&](auto dw, Write how) {
+        ops::matmul_into(dw.reshape(dspp::shape(dy_rows[1], weight.shape()[2])), how, dy_rows, Transpose::yes, x_rows,
+                         Transpose::no);
+      });
+    }
     if (bias) accumulate_rows(*bias, dy_rows);
     if (slot.takes_gradient()) give_gradient(tape, slot, shape, dy_rows, matrix_of(weight));
   };
