@@ -41,8 +41,8 @@ template <class P>
 using SmallGpt = Gpt<P>;
 template <class P>
 using SmallLlama = Llama<P>;
-/// The first norm is a unit of its own, which is not gathered when the layer that takes its result runs backward; of the
-/// second another value is passed on, with its gradient.
+/// The first norm is a unit of its own, which is not gathered when the layer that takes its result runs backward. Of
+/// the second another value is passed on, with its gradient.
 template <class P>
 struct BlockOfUnits : Layer<P> {
   InUnit<LayerNorm<P>> norm1;

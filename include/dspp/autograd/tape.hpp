@@ -120,9 +120,7 @@ class Tape {
     const Recomputable* const found = recomputable(slot);
     return found ? Recomputation{true, found->home} : Recomputation{};
   }
-  /// The value of such a slot, whose own backward has not run; computed once for all who ask.
-  ///
-  /// Throws   Error(state) for any other slot
+  /// The value of such a slot, whose own backward has not run; computed once for all who ask. Else Error(state).
   template <class T, int Rank>
   constexpr Tensor<T, Rank, D> recomputed(Slot slot, const Shape<Rank>& shape);
 

@@ -13,9 +13,9 @@ struct ActivationFunctions {};
 
 /// A member of a policy; it may name both, one after the other. A Linear whose input is such a result does not keep it:
 /// its backward has it computed again, once for all that need it, from what the norm or the function keeps in any case.
-/// What else keeps its input keeps it as before: Recompute, Tiled, an operator, a Linear in another unit of ZeRO than the
-/// norm. A result that both kinds take is kept, and computed again, too. Beside SequenceParallel a column-parallel layer
-/// keeps its gathered input, unless the policy has RegatherInputs.
+/// What else keeps its input keeps it as before: Recompute, Tiled, an operator, a Linear in another unit of ZeRO than
+/// the norm. A result that both kinds take is kept, and computed again, too. Beside SequenceParallel a column-parallel
+/// layer keeps its gathered input, unless the policy has RegatherInputs.
 ///
 /// Values and gradients are those without it, bit for bit; on Cuda in 16 bits unless a gelu is fused with a product,
 /// which takes it before rounding.
