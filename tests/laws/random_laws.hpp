@@ -16,6 +16,7 @@
 #include <laws/difference.hpp>
 #include <laws/folder.hpp>
 #include <laws/random_run.hpp>
+#include <laws/random_text.hpp>
 
 namespace dspp::laws {
 
@@ -207,6 +208,7 @@ std::string gradient_fault(const Drawn& drawn) {
     if (draws_masks(part)) return {};
   task.steps = task.evals = 1, task.lr = 1e-7, task.clip_norm = task.weight_decay = 0;
   task.optimizer = OptimizerKind::sgd, task.group = GroupKind::none, task.average = 0, task.schedule = {};
+  task.delay_after = never_delayed;
   const RandomOutcome dense = RandomRunner<Policy<F64>, DrawnOptimizer, Model>::run(task, dense_split(drawn.split));
   const double slope = (dense.losses[0] - dense.evals[0]) / task.lr, squared = dense.norms[0] * dense.norms[0];
   if (std::abs(slope - squared) <= 1e-2 * squared + 1e-8) return {};
@@ -336,6 +338,8 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.task.schedule.kind != ScheduleKind::constant)
       smaller |= keep_if_it_fails([](Drawn& d) { d.task.schedule = {}; });
     if (drawn.task.average > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.average = 0; });
+    if (drawn.task.delay_after != never_delayed)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.task.delay_after = never_delayed; });
     if (drawn.task.model.crosses) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.crosses = false; });
     if (drawn.task.model.label_smoothing > 0)
       smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.label_smoothing = 0; });
@@ -369,6 +373,14 @@ inline void draw_nodes(DrawnSplit& split, std::uint64_t seed, int cp, int tp) {
   split.traffic.secondary_shards = !split.traffic.shards_within_node;
 }
 
+/// Updates beside the next step, of which the dense rank's are, too. A skipped step or an average ends one earlier, and
+/// no file holds its state.
+inline void draw_delay(Drawn& drawn, Size after) {
+  drawn.task.delay_after = after, drawn.task.average = 0;
+  drawn.split.nonfinite = NonFiniteKind::none;
+  if (drawn.split.tier == Tier::disk) drawn.split.tier = Tier::host;
+}
+
 /// Draws for P from the seed of the environment on, and fails with the smallest task in which `fault_of` finds a fault.
 template <class P>
 void check_drawn(int models, const std::function<std::string(const Drawn&)>& fault_of) {
@@ -394,6 +406,7 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
     drawn.split.traffic.overlaps = seed % 6 != 5;
     drawn.split.offloads_parameters = seed % 5 < 2;
     drawn.split.offloads_activations = seed % 7 < 3, drawn.split.partitions_activations = seed % 7 % 2 == 0;
+    if (seed % 8 == 3) draw_delay(drawn, static_cast<Size>(seed / 8 % 3));
     const auto told = [&](const Drawn& d) {
       try {
         return fault_of(d);
@@ -424,6 +437,7 @@ void check_random_models(int models) {
     drawn.task.model = detail::fitted<P, O>(std::move(drawn.task.model));
     const std::uint64_t seed = drawn.task.seed;
     if (seed % 5 == 2 && !detail::takes_average_along<O>) drawn.task.average = 0;
+    if (seed % 5 == 2 || std::is_same_v<O, Muon> || std::is_same_v<O, Lamb>) drawn.task.delay_after = never_delayed;
     const RandomOutcome dense =
         RandomRunner<Policy<F64>, O>::run(detail::once(drawn.task), detail::dense_split(drawn.split));
     if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;

@@ -277,9 +277,8 @@ class Trainee {
   void compare_with_plan() {
     if (split_.even()) {
       const Size peak = world_.memory().peak();
-      fault_ +=
-          detail::compare_with_plan<P, O, Model>(world_, task_, split_, replicas(), peak,
-                                                 engine_.replicas().host_bytes(), engine_.state().disk_bytes());
+      fault_ += detail::compare_with_plan<P, O, Model>(world_, task_, split_, replicas(), peak,
+                                                       engine_.replicas().host_bytes(), engine_.state().disk_bytes());
     }
   }
   /// The loss of the step's samples: in the micro-batches of training, or, in every second step, one batch a rank, of
@@ -300,8 +299,8 @@ class Trainee {
       outcome_.evals.push_back(engine_.all_reduce_mean(sum));
     }
   }
+  void note_parameters() { outcome_.parameters.merge(parameters()); }
   RandomOutcome outcome() {
-    outcome_.parameters.merge(parameters());
     outcome_.fault = fault_;
     return outcome_;
   }
@@ -348,7 +347,7 @@ class Trainee {
   BatchSizes sizes() const { return {.accumulate = split_.accumulate}; }
   ReplicaConfig replicas() const {
     auto replicas = at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); });
-    replicas.traffic = split_.traffic;
+    replicas.traffic = split_.traffic, replicas.delay_after = task_.delay_after;
     replicas.partitions_activations = split_.partitions_activations && P::tp > 1 && !P::sequence_parallel;
     if (has_host_memory<DeviceOf<P>>) {
       replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";
@@ -464,6 +463,7 @@ std::vector<RandomOutcome> RandomRunner<P, O, Model>::run(const std::vector<Draw
                               std::to_string(memory.peak()) + "; ";
                     if constexpr (detail::is_whole<Model>)
                       if (saves) trainees[0]->save(stretch.folder);
+                    for (auto& trainee : trainees) trainee->note_parameters();
                     if (!saves && alone && stretch.begin == 0 && looks_for_zeros(drawn[0].split))
                       trainees[0]->look_for_zeros();
                     for (auto& trainee : trainees) {
