@@ -9,24 +9,25 @@
 namespace dspp {
 
 namespace detail {
-/// Every rank has the value that it had.
-template <class From, class To>
-inline constexpr bool keeps_value = std::is_same_v<From, Invariant>&& std::is_same_v<To, Replicate>;
-
 /// The reverse arrow.
 template <class From, class To, class T, int Rank, Device D>
 struct ArrowBackward {
   Slot slot;
   CallSite site;
-  Recomputation of_x{};
 
   constexpr void operator()(Tape<D>& tape, Tensor<T, Rank, D> dy) {
     CalledAt there(site);
     tape.give(slot, move_between<adjoint<To>, adjoint<From>>(tape.context(), std::move(dy)));
   }
+};
+/// The same where every rank has the value that it had: what computes x again has y.
+template <class T, int Rank, Device D>
+struct ReplicateBackward : ArrowBackward<Invariant, Replicate, T, Rank, D> {
+  Recomputation of_x;
+
   constexpr bool is_recomputable() const { return of_x.exists; }
-  constexpr Tensor<T, Rank, D> again(Tape<D>& tape, const Shape<Rank>& shape) const requires keeps_value<From, To> {
-    return tape.template recomputed<T>(slot, shape);
+  constexpr Tensor<T, Rank, D> again(Tape<D>& tape, const Shape<Rank>& shape) const {
+    return tape.template recomputed<T>(this->slot, shape);
   }
   constexpr const void* home() const { return of_x.home; }
 };
@@ -42,8 +43,10 @@ struct Redistribute {
     CalledAt here(site);
     TapedTensor<T, Rank, D> y(move_between<From, To>(current.context(), std::move(x).take_value(), x.whole()), current);
     detail::ArrowBackward<From, To, T, Rank, D> backward{x.slot(), site};
-    if constexpr (detail::keeps_value<From, To>) backward.of_x = current.recomputation_of(x.slot());
-    y.on_backward(std::move(backward));
+    if constexpr (std::is_same_v<From, Invariant> && std::is_same_v<To, Replicate>)
+      y.on_backward(detail::ReplicateBackward<T, Rank, D>{backward, x.recomputation()});
+    else
+      y.on_backward(std::move(backward));
     return y;
   }
 };

@@ -17,7 +17,6 @@ struct Slot {
   int kind = 0;            ///< of value and gradient: index in the tape's list, or on paper its digest
   std::uint64_t pass = 0;  ///< unique among the passes over one Memory
   const void* tape = nullptr;
-  bool has_own_value = false;  ///< of a variable whose value may be another than the slot was made for
 
   constexpr bool takes_gradient() const { return number != none; }
 };

@@ -183,7 +183,7 @@ class Tape {
     Gradient value{};  // once it was computed again
   };
   constexpr Recomputable* recomputable(const Slot& slot) {
-    if (slot.number < 0 || slot.has_own_value) return nullptr;
+    if (slot.number < 0) return nullptr;
     check_pass(slot);
     for (std::size_t i = recomputables_.size(); i-- > 0 && recomputables_[i].output >= slot.number;)
       if (recomputables_[i].output == slot.number) return &recomputables_[i];

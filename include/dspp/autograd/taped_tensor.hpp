@@ -48,6 +48,10 @@ class TapedTensor {
   constexpr Size whole() const { return whole_; }
   constexpr Memory<D>& memory() const { return tape().memory(); }
   constexpr void put_on(Tape<D>& tape) { tape_ = &tape; }
+  /// How the value may be computed again in backward, so that it need not be kept for that.
+  constexpr Recomputation recomputation() const {
+    return has_own_value_ || !tape().recording() ? Recomputation{} : tape_->recomputation_of(slot_);
+  }
 
   /// Records `backward(tape, dy)`, with dy of this shape and the only handle of its block if possible.
   template <class Backward>
@@ -60,6 +64,7 @@ class TapedTensor {
   Tape<D>* tape_ = nullptr;
   Slot slot_;
   Size whole_ = 0;
+  bool has_own_value_ = false;  // it may be another than the slot was made for
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -151,8 +151,8 @@ class Variable : public TapedTensor<T, Rank, D>, public detail::MoreOf<T, Rank, 
   /// The variable of an existing slot, with a value that is kept where an operation needs it.
   static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot, Size whole) {
     Variable result;
-    slot.has_own_value = true;
     static_cast<Taped&>(result) = Taped(std::move(value), tape, slot, whole);
+    result.has_own_value_ = true;
     return result;
   }
 };

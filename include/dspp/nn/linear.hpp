@@ -28,7 +28,7 @@ struct KeptValue {
   }
 };
 
-/// The same where it need not be saved: see Tape::recomputation_of.
+/// The same where it need not be saved: see TapedTensor::recomputation.
 template <class Value>
 struct RecomputedValue {
   Slot slot;
@@ -37,7 +37,7 @@ struct RecomputedValue {
 
   template <class X>
   constexpr RecomputedValue(const X& x, const void* home) : slot(x.slot()), shape(x.shape()) {
-    if (!x.tape().recording() || !x.tape().recomputation_of(slot).serves(home)) value = x.value();
+    if (!x.recomputation().serves(home)) value = x.value();
   }
   template <Device D>
   constexpr Value operator()(Tape<D>& tape) const {
