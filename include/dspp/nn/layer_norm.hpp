@@ -10,11 +10,10 @@
 namespace dspp {
 
 namespace detail {
-/// Adds dx to the gradient that x has. `Recomputes`: the result need not be kept.
-template <class T, int Rank, Device D, bool Recomputes>
+/// Adds dx to the gradient that x has.
+template <class T, int Rank, Device D>
 struct LayerNormBackward {
   const Parameter<T, 1, D>&weight, &bias;
-  double epsilon;
   Slot slot;
   Tensor<T, Rank, D> x;
   Tensor<Compute<T>, 1, D> mean, rstd;
@@ -27,11 +26,17 @@ struct LayerNormBackward {
     });
     tape.give(slot, std::move(dx));
   }
+};
+/// The same if the result need not be kept.
+template <class T, int Rank, Device D>
+struct RecomputingLayerNorm : LayerNormBackward<T, Rank, D> {
+  double epsilon;
+
   static constexpr bool is_recomputable() { return true; }
-  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>&) const requires Recomputes {
-    return ops::layer_norm(x, weight.value(), bias.value(), epsilon).y;
+  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>&) const {
+    return ops::layer_norm(this->x, this->weight.value(), this->bias.value(), epsilon).y;
   }
-  constexpr const void* home() const { return weight.home; }
+  constexpr const void* home() const { return this->weight.home; }
 };
 }  // namespace detail
 
@@ -52,8 +57,12 @@ struct LayerNorm {
     if (!x.tape().recording()) return y;
     weight.used(x.tape(), partial);
     bias.used(x.tape(), partial);
-    y.on_backward(detail::LayerNormBackward<T, Rank, D, Recomputes>{weight, bias, epsilon, x.slot(), x.value(),
-                                                                    std::move(result.mean), std::move(result.rstd)});
+    detail::LayerNormBackward<T, Rank, D> backward{
+        weight, bias, x.slot(), x.value(), std::move(result.mean), std::move(result.rstd)};
+    if constexpr (Recomputes)
+      y.on_backward(detail::RecomputingLayerNorm<T, Rank, D>{std::move(backward), epsilon});
+    else
+      y.on_backward(std::move(backward));
     return y;
   }
 };

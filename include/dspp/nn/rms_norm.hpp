@@ -10,11 +10,10 @@
 namespace dspp {
 
 namespace detail {
-/// Adds dx to the gradient that x has. `Recomputes`: the result need not be kept.
-template <class T, int Rank, Device D, bool Recomputes>
+/// Adds dx to the gradient that x has.
+template <class T, int Rank, Device D>
 struct RmsNormBackward {
   const Parameter<T, 1, D>& weight;
-  double epsilon;
   Slot slot;
   Tensor<T, Rank, D> x;
   Tensor<Compute<T>, 1, D> inverse_root;
@@ -26,11 +25,17 @@ struct RmsNormBackward {
     });
     tape.give(slot, std::move(dx));
   }
+};
+/// The same if the result need not be kept.
+template <class T, int Rank, Device D>
+struct RecomputingRmsNorm : RmsNormBackward<T, Rank, D> {
+  double epsilon;
+
   static constexpr bool is_recomputable() { return true; }
-  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>&) const requires Recomputes {
-    return ops::rms_norm(x, weight.value(), epsilon).y;
+  constexpr Tensor<T, Rank, D> again(Tape<D>&, const Shape<Rank>&) const {
+    return ops::rms_norm(this->x, this->weight.value(), epsilon).y;
   }
-  constexpr const void* home() const { return weight.home; }
+  constexpr const void* home() const { return this->weight.home; }
 };
 }  // namespace detail
 
@@ -48,8 +53,11 @@ struct RmsNorm {
     X y(std::move(result.y), x.tape());
     if (!x.tape().recording()) return y;
     weight.used(x.tape(), partial);
-    y.on_backward(detail::RmsNormBackward<T, Rank, D, Recomputes>{weight, epsilon, x.slot(), x.value(),
-                                                                  std::move(result.inverse_root)});
+    detail::RmsNormBackward<T, Rank, D> backward{weight, x.slot(), x.value(), std::move(result.inverse_root)};
+    if constexpr (Recomputes)
+      y.on_backward(detail::RecomputingRmsNorm<T, Rank, D>{std::move(backward), epsilon});
+    else
+      y.on_backward(std::move(backward));
     return y;
   }
 };
