@@ -2,31 +2,35 @@
 # dspp::onednn, dspp::openmp and dspp::liburing: what dspp links when it is there; dspp::mpi: an add-on for who links it. Used by dspp's build and by its installed package alike,
 # so that a package made on one machine asks anew on the next. An absent provider is an empty target, not an error.
 
-# oneDNN by its C header and library. Its own CMake package is not asked: Debian's needs OpenCL, which dspp does not.
-function(_dspp_find_onednn)
-  if(TARGET dspp::onednn)
+# _dspp_find_c_library(<name> <header> <library> <package> <without>): dspp::<name, small> by its header and library, as DSPP_<NAME>
+# says. without: what dspp does in its place.
+function(_dspp_find_c_library name header library package without)
+  string(TOLOWER ${name} small)
+  string(TOUPPER ${name} NAME)
+  if(TARGET dspp::${small})
     return()
   endif()
-  add_library(dspp::onednn INTERFACE IMPORTED GLOBAL)
-  if(DSPP_ONEDNN STREQUAL "OFF" OR (NOT DSPP_ONEDNN STREQUAL "AUTO" AND NOT DSPP_ONEDNN))
-    _dspp_say("oneDNN: off, as asked")
+  add_library(dspp::${small} INTERFACE IMPORTED GLOBAL)
+  set(wanted "${DSPP_${NAME}}")
+  if(wanted STREQUAL "OFF" OR (NOT wanted STREQUAL "AUTO" AND NOT wanted))
+    _dspp_say("${name}: off, as asked")
     return()
   endif()
-  find_path(DSPP_ONEDNN_INCLUDE_DIR NAMES dnnl.h PATH_SUFFIXES oneapi/dnnl)
-  find_library(DSPP_ONEDNN_LIBRARY NAMES dnnl)
-  mark_as_advanced(DSPP_ONEDNN_INCLUDE_DIR DSPP_ONEDNN_LIBRARY)
-  if(DSPP_ONEDNN_INCLUDE_DIR AND DSPP_ONEDNN_LIBRARY)
-    set_target_properties(dspp::onednn PROPERTIES
-      INTERFACE_INCLUDE_DIRECTORIES "${DSPP_ONEDNN_INCLUDE_DIR}"
-      INTERFACE_LINK_LIBRARIES "${DSPP_ONEDNN_LIBRARY}"
-      INTERFACE_COMPILE_DEFINITIONS DSPP_WITH_ONEDNN=1)
-    set_property(GLOBAL PROPERTY DSPP_ONEDNN_FOUND TRUE)
-    _dspp_say("oneDNN: ${DSPP_ONEDNN_LIBRARY}")
-  elseif(DSPP_ONEDNN STREQUAL "AUTO")
-    _dspp_say("oneDNN: off, dnnl.h and libdnnl were not found (libdnnl-dev); matrix products use Eigen")
+  find_path(DSPP_${NAME}_INCLUDE_DIR NAMES ${header} PATH_SUFFIXES oneapi/dnnl)  # dnnl.h
+  find_library(DSPP_${NAME}_LIBRARY NAMES ${library})
+  mark_as_advanced(DSPP_${NAME}_INCLUDE_DIR DSPP_${NAME}_LIBRARY)
+  if(DSPP_${NAME}_INCLUDE_DIR AND DSPP_${NAME}_LIBRARY)
+    set_target_properties(dspp::${small} PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${DSPP_${NAME}_INCLUDE_DIR}"
+      INTERFACE_LINK_LIBRARIES "${DSPP_${NAME}_LIBRARY}"
+      INTERFACE_COMPILE_DEFINITIONS DSPP_WITH_${NAME}=1)
+    set_property(GLOBAL PROPERTY DSPP_${NAME}_FOUND TRUE)
+    _dspp_say("${name}: ${DSPP_${NAME}_LIBRARY}")
+  elseif(wanted STREQUAL "AUTO")
+    _dspp_say("${name}: off, ${header} and lib${library} were not found (${package}); ${without}")
   else()
-    message(FATAL_ERROR "dspp: DSPP_ONEDNN=ON needs dnnl.h and libdnnl, but they were not found. "
-      "Install libdnnl-dev, or leave DSPP_ONEDNN at AUTO.")
+    message(FATAL_ERROR "dspp: DSPP_${NAME}=ON needs ${header} and lib${library}, but they were not found. "
+      "Install ${package}, or leave DSPP_${NAME} at AUTO.")
   endif()
 endfunction()
 
@@ -54,34 +58,6 @@ function(_dspp_find_openmp own_programs)
     _dspp_say("OpenMP: ${OpenMP_CXX_FLAGS}")
   else()
     _dspp_say("OpenMP: off, the compiler has none; a rank computes on one thread")
-  endif()
-endfunction()
-
-# liburing by its header and library: io_uring for files of Offload<..., Disk>.
-function(_dspp_find_liburing)
-  if(TARGET dspp::liburing)
-    return()
-  endif()
-  add_library(dspp::liburing INTERFACE IMPORTED GLOBAL)
-  if(DSPP_LIBURING STREQUAL "OFF" OR (NOT DSPP_LIBURING STREQUAL "AUTO" AND NOT DSPP_LIBURING))
-    _dspp_say("liburing: off, as asked")
-    return()
-  endif()
-  find_path(DSPP_LIBURING_INCLUDE_DIR NAMES liburing.h)
-  find_library(DSPP_LIBURING_LIBRARY NAMES uring)
-  mark_as_advanced(DSPP_LIBURING_INCLUDE_DIR DSPP_LIBURING_LIBRARY)
-  if(DSPP_LIBURING_INCLUDE_DIR AND DSPP_LIBURING_LIBRARY)
-    set_target_properties(dspp::liburing PROPERTIES
-      INTERFACE_INCLUDE_DIRECTORIES "${DSPP_LIBURING_INCLUDE_DIR}"
-      INTERFACE_LINK_LIBRARIES "${DSPP_LIBURING_LIBRARY}"
-      INTERFACE_COMPILE_DEFINITIONS DSPP_WITH_LIBURING=1)
-    set_property(GLOBAL PROPERTY DSPP_LIBURING_FOUND TRUE)
-    _dspp_say("liburing: ${DSPP_LIBURING_LIBRARY}")
-  elseif(DSPP_LIBURING STREQUAL "AUTO")
-    _dspp_say("liburing: off, liburing.h and liburing were not found (liburing-dev); files are transferred by pread and pwrite")
-  else()
-    message(FATAL_ERROR "dspp: DSPP_LIBURING=ON needs liburing.h and liburing, but they were not found. "
-      "Install liburing-dev, or leave DSPP_LIBURING at AUTO.")
   endif()
 endfunction()
 
@@ -137,7 +113,8 @@ endfunction()
 
 # dspp_find_providers(own_programs <bool>): defines dspp::onednn, dspp::openmp and dspp::liburing.
 function(dspp_find_providers keyword own_programs)
-  _dspp_find_onednn()
+  # oneDNN's own CMake package is not asked: Debian's needs OpenCL, which dspp does not.
+  _dspp_find_c_library(oneDNN dnnl.h dnnl libdnnl-dev "matrix products use Eigen")
   _dspp_find_openmp(${own_programs})
-  _dspp_find_liburing()
+  _dspp_find_c_library(liburing liburing.h uring liburing-dev "files of Offload<..., Disk> are transferred by pread and pwrite")
 endfunction()

@@ -78,7 +78,7 @@ struct KeptInputs {
   bool partitioned = false;                 ///< a part on each rank of Tp, where all have the same
   OffloadDivision division{OffloadPart{}};  ///< of this forward's: which are in `host`
 
-  /// Where the next one is kept: null: where it is.
+  /// Where the next one is kept; null: where it is.
   constexpr Memory<D>* place_of(Size bytes) { return host && division.moves(bytes) ? host : nullptr; }
 };
 
