@@ -2,7 +2,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # ./dspp bench peers: PyTorch and DeepSpeed in a Python environment of their own, timed by turns with dspp. Sourced by ./dspp.
 
-workloads_of_peers='A A2 B C D E'
+workloads_of_peers='A A2 B B2 C D E F'
 
 has_python() { have python3 && python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
 has_venv() { have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
@@ -19,7 +19,7 @@ compare_peers() {
     # shellcheck disable=SC2086 # a list of words
     case " $workloads_of_peers " in *" $workload "*) ;; *) unknown workload "$workload" $workloads_of_peers ;; esac
   done
-  [ $# -gt 0 ] || set -- A A2 B C D E
+  [ $# -gt 0 ] || set -- $workloads_of_peers
   provide_peers
   provide_build
   provide_mpi optional

@@ -24,11 +24,14 @@ gpt2 = {"layers": 12, "width": 768, "heads": 12, "sequence": 64, "batch": 4, "vo
 workloads = {"A": baby,
              "A2": {**baby, "steps": 5},
              "B": gpt2,
+             "B2": gpt2,
              "C": {**gpt2, "sequence": 512, "batch": 2, "vocabulary": 32000},
              "D": {**baby, "sequence": 4096, "batch": 1, "steps": 5},
-             "E": {**gpt2, "steps": 10}}
+             "E": {**gpt2, "steps": 10},
+             "F": {"layers": 2, "width": 208, "heads": 8, "sequence": 64, "batch": 8, "vocabulary": 256, "seconds": 55}}
 one_rank = [("PyTorch eager", ["pytorch_train.py"], 0), ("PyTorch compile", ["pytorch_train.py", "--compile"], 0)]
 two_ranks = [("PyTorch DDP", ["pytorch_ddp.py"], 0), ("PyTorch FSDP2", ["pytorch_fsdp2.py"], 3)]
+on_text = [("PyTorch eager", ["pytorch_text.py"]), ("PyTorch compile", ["pytorch_text.py", "--compile"])]
 two_ranks += [(f"DeepSpeed ZeRO {s}", ["deepspeed_zero.py", "--stage", str(s)], s) for s in range(4)]
 
 
@@ -36,7 +39,9 @@ def comparisons(name):
     """(peer, its command, dspp's ZeRO stage, type, ranks, how dspp's ranks are started)"""
     if name == "E":  # under autocast PyTorch's parameters are f32, too
         return [("PyTorch fused AdamW", ["pytorch_adamw.py"], 0, "f32", 1, "thread")]
-    if name != "A2":
+    if name == "F":  # dspp's two ranks beside one of two threads, PyTorch's quicker way
+        return [(*peer, 2, dtype, 2, "threads") for dtype in ("f32", "bf16") for peer in on_text]
+    if name not in ("A2", "B2"):
         return [(*peer, dtype, 1, "thread") for dtype in ("f32", "bf16") for peer in one_rank]
     ways = ["threads", "MPI"] if o.mpirun else ["threads"]
     return [(*peer, dtype, 2, way) for dtype in ("f32", "bf16") for peer in two_ranks for way in ways]
@@ -49,7 +54,7 @@ def read_options():
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of every run, all ranks together")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=900, help="after which a run is ended")
-    parser.add_argument("--only", default="", help="of the comparisons, those whose peer and type contain it")
+    parser.add_argument("--only", default="", help="of the comparisons, those whose peer, type and ranks contain it")
     parser.add_argument("--mpirun", default="", help="empty: no MPI ranks")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--targets", action="store_true")
@@ -138,6 +143,10 @@ def commands(name, comparison):
     """dspp's command and the peer's."""
     _, peer, stage, dtype, ranks, way = comparison
     sizes = [text for key, value in workloads[name].items() for text in ("--" + key, str(value))]
+    if name == "F":
+        sizes += ["--data", (o.programs / "default_text").read_text(encoding="utf-8")]
+        ours = [sys.executable, str(here / "dspp_text.py"), str(o.programs / f"peers_text_{dtype}"), *sizes]
+        return [*ours, "--ranks", "2"], [sys.executable, str(o.peers / peer[0]), *peer[1:], *sizes, "--dtype", dtype]
     program = str(o.programs / f"peers_zero{stage}_{dtype}")
     ours = [program, *sizes, *(["--update"] if name == "E" else [])]
     if way == "MPI":
@@ -160,7 +169,7 @@ def compare(name, comparison):
             ours.append(start(mine, ranks))
         except Failed as failure:
             raise Failed(f"dspp: {failure}") from None
-        theirs.append(start(others, ranks))
+        theirs.append(start(others, 1 if name == "F" else ranks))
         different = figures.difference(ours[-1], theirs[-1])
         if different:
             raise Failed(different)
@@ -203,14 +212,14 @@ def write(rows):
 
 
 def main():
-    asked = [(name, c) for name in o.workload for c in comparisons(name) if o.only in f"{c[0]} {c[3]}"]
+    asked = [(name, c) for name in o.workload for c in comparisons(name) if o.only in f"{c[0]} {c[3]} {ranks_of(c)}"]
     if not asked:
-        sys.exit(f'dspp: bench peers needs a comparison whose peer and type contain "{o.only}", but {", ".join(o.workload)} '
-                 'has none. Leave it out, and the table names all.')
+        sys.exit(f'dspp: bench peers needs a comparison whose peer, type and ranks contain "{o.only}", but '
+                 f'{", ".join(o.workload)} has none. Leave it out, and the table names all.')
     print(machine(), "\n", sep="")
     print("| workload | peer | type | ranks | dspp /s | GEMM limit /s | peer /s | ratio | dspp MiB | peer MiB | ratio "
           "| step spread, dspp | peer |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|")
-    rows, reasons = [], []
+    rows, remarks = [], []
     for name, comparison in asked:
         peer, _, stage, dtype, _, _ = comparison
         ranks, unit = ranks_of(comparison), unit_of(name)
@@ -219,16 +228,19 @@ def main():
             by_unit, limit = compare(name, comparison)
         except Failed as failure:
             rows.append({**row, "ours": None, "theirs": None, "ratio": None, "unit": unit, "reason": str(failure)})
-            reasons.append(f"{name} {peer}, {dtype}, {ranks}: {failure}.")
+            remarks.append(f"{name} {peer}, {dtype}, {ranks}: {failure}.")
             by_unit, limit = dict.fromkeys((unit, "MiB", "% step spread"), (None, None, None)), None
         else:
             rows += [{**row, "ours": a, "theirs": b, "ratio": ratio, "unit": what}
                      for what, (a, b, ratio) in by_unit.items()]
         write(rows)
-        pace, memory, steps = (tuple(map(figures.shown, x)) for x in by_unit.values())
+        if "nats/byte" in by_unit:
+            remarks.append("{} {}, {}: held out, dspp's loss is {:.4f} nats a byte, the peer's {:.4f}.".format(
+                name, peer, dtype, *by_unit["nats/byte"]))
+        pace, memory, steps = (tuple(map(figures.shown, x)) for x in list(by_unit.values())[:3])
         print("|", " | ".join([name[0], peer, dtype, ranks, pace[0], figures.shown(limit), *pace[1:], *memory,
                                *(x if x == "-" else x + " %" for x in steps[:2])]), "|", flush=True)
-    print("\n" + "".join(f"- {reason}\n" for reason in reasons) if reasons else "")
+    print("\n" + "".join(f"- {remark}\n" for remark in remarks) if remarks else "")
     if o.json:
         print(f"dspp: the figures are in {o.json}")
     return 0 if any(row["ours"] for row in rows) else 1
@@ -236,6 +248,7 @@ def main():
 
 o = read_options()
 if o.targets:
-    print("\n".join(sorted({f"peers_zero{c[2]}_{c[3]}" for name in o.workload for c in comparisons(name)})))
+    print("\n".join(sorted({f"peers_{'text' if name == 'F' else f'zero{c[2]}'}_{c[3]}"
+                            for name in o.workload for c in comparisons(name)})))
 else:
     sys.exit(main())

@@ -11,10 +11,11 @@ def spread(seconds):
 
 
 def run_figures(run, unit):
-    """The figures of one run, by unit: its pace by the median step, its memory, its spread."""
+    """The figures of one run, by unit: its pace by the median step, its memory, its spread; a text's held-out loss."""
     return {unit: run["items"] / statistics.median(run["seconds"]),
             "MiB": run["resident_mib"],
-            "% step spread": spread(run["seconds"])}
+            "% step spread": spread(run["seconds"]),
+            **({"nats/byte": run["nats"]} if "nats" in run else {})}
 
 
 def compared(ours, theirs, unit):

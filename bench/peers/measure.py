@@ -15,8 +15,8 @@ rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1
 
 def options():
     parser = argparse.ArgumentParser()
-    for name in ("layers", "width", "heads", "sequence", "batch", "vocabulary", "steps", "stage"):
-        parser.add_argument("--" + name, type=int, default=0)
+    for name in ("layers", "width", "heads", "sequence", "batch", "vocabulary", "steps", "stage", "seconds", "data"):
+        parser.add_argument("--" + name, type=str if name == "data" else int, default=0)
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     parser.add_argument("--compile", action="store_true")
     torch.manual_seed(1)

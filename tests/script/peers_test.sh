@@ -97,7 +97,7 @@ drive --seconds 2 --only 'eager f32' A; exits 1; prints 'it took more than 2 s.'
 [ -s "$work/rank" ] || fails 'started no rank'
 if grep -q '^State:[[:space:]]*[DRSTt]' "/proc/$(cat "$work/rank")/status" 2>/dev/null; then fails 'leaves a rank running that took too long'; fi
 drive --only 'eager f23' A; exits 1
-prints 'dspp: bench peers needs a comparison whose peer and type contain "eager f23", but A has none.'
+prints 'dspp: bench peers needs a comparison whose peer, type and ranks contain "eager f23", but A has none.'
 rm "$work/peers_zero0_f32"
 drive --only 'eager f32' A; exits 1; prints 'PyTorch eager, f32, 1: dspp: [Errno 2] No such file'
 
@@ -108,12 +108,41 @@ drive --mpirun "$work/mpirun" --only 'ZeRO 3 f32' A2
 grep -q '^dspp 3 .*--ranks 2$' "$work/calls" || fails "does not share the threads: $(cat "$work/calls")"
 grep -q "^mpirun -n 2 $work/peers_zero3_f32 " "$work/calls" || fails "starts no MPI ranks: $(cat "$work/calls")"
 
-drive --targets A E; exits 0
-[ "$out" = 'peers_zero0_bf16
-peers_zero0_f32' ] || fails 'names other targets of A and E'
+# The default job: train_gpt's figures of its steps, by its files, and the held-out loss of both.
+echo /a/text >"$work/default_text" && printf %s "$(cat "$work/default_text")" >"$work/default_text"
+cat >"$work/peers_text_f32" <<PROGRAM
+#!/bin/sh
+echo "dspp \$OMP_NUM_THREADS \$*" >>"$work/calls"
+mkdir -p runs/now
+echo '{"params": 7, "val_loss": 1.0123}' >job.json
+for end in 1 2 4 6 8; do echo "{\"loss\": 5.5, \"seconds\": \$end}"; done >runs/now/metrics.jsonl
+echo "12 % of the GEMM limit (1300)"
+PROGRAM
+cat >"$work/pytorch_text.py" <<'PROGRAM'
+import json, os, sys
+with open(os.path.dirname(__file__) + "/calls", "a") as calls:
+    print("peer", os.environ["OMP_NUM_THREADS"], *sys.argv[1:], file=calls)
+print(json.dumps({"items": 512, "seconds": [4] * 3, "resident_mib": 400, "loss": 5.6, "parameters": 7, "nats": 1.0567}))
+PROGRAM
+chmod +x "$work/peers_text_f32" && : >"$work/calls"
+drive --rounds 1 --only 'eager f32' --json "$work/rows.json" F; exits 0
+prints '| F | PyTorch eager | f32 | 2 threads | 256 | 1,300 | 128 | 2.00 | '
+prints "- F PyTorch eager, f32: held out, dspp's loss is 1.0123 nats a byte, the peer's 1.0567."
+grep -q '"ours": 1.0123, "theirs": 1.0567, "ratio": 0.957.*, "unit": "nats/byte"' "$work/rows.json" || fails 'has no held-out loss in its rows'
+grep -q '^dspp 3 --micro-batch 4 .*--layers 2 --width 208 --heads 8 --sequence 64 --seconds 55 --ranks 2 --data /a/text$' "$work/calls" ||
+  fails "starts another default job: $(cat "$work/calls")"
+grep -q '^peer 6 --layers 2 .*--seconds 55 --data /a/text --dtype f32$' "$work/calls" || fails "starts another peer: $(cat "$work/calls")"
+printf '#!/bin/sh\nexit 3\n' >"$work/peers_text_f32"
+drive --rounds 1 --only 'eager f32' F; exits 1; prints 'F PyTorch eager, f32, 2 threads: dspp: it ended with status 3.'
+
+drive --targets A E F; exits 0
+[ "$out" = 'peers_text_bf16
+peers_text_f32
+peers_zero0_bf16
+peers_zero0_f32' ] || fails 'names other targets of A, E and F'
 drive --targets A2; exits 0
 [ "$(printf '%s\n' "$out" | grep -c '^peers_zero[0-3]_')" -eq 8 ] || fails 'names other targets of A2'
-drive F; exits 1; prints 'dspp: bench peers knows no workload "F", but it knows A, A2, B, C, D, E.'
+drive G; exits 1; prints 'dspp: bench peers knows no workload "G", but it knows A, A2, B, B2, C, D, E, F.'
 
 # ./dspp names the workloads that the driver has.
 known=$("$python" -c 'import sys; sys.argv = ["", "--targets"]; sys.path.insert(0, "'"$project"'/bench/peers")
