@@ -19,6 +19,7 @@ compare_peers() {
     # shellcheck disable=SC2086 # a list of words
     case " $workloads_of_peers " in *" $workload "*) ;; *) unknown workload "$workload" $workloads_of_peers ;; esac
   done
+  # shellcheck disable=SC2086 # a list of words
   [ $# -gt 0 ] || set -- $workloads_of_peers
   provide_peers
   provide_build

@@ -164,7 +164,7 @@ for arguments in 'doctor' '--no-install doctor' 'doctor --no-install'; do
 done
 
 on_a_machine 'bench peers makes an environment of its own, once, and says what is missing'
-try bench peers F; refuses 'knows no workload "F"'
+try bench peers G; refuses 'knows no workload "G"'
 try bench zero/step peers; refuses 'needs peers before its workloads'
 try bench peers --json absent/x.json A; refuses 'absent is none'
 try bench peers --jsno x; refuses '"--jsno", but it knows "--json"'
@@ -175,7 +175,7 @@ called '[install] [--no-cache-dir] [--disable-pip-version-check] [torch] [numpy]
 called '[install] [--no-cache-dir] [--disable-pip-version-check] [deepspeed]'
 called '[--target] [peers_zero0_f32]'
 called "[--mpirun] [$machine/bin/mpirun] [--json] [$work/rows.json] [A] [D]"
-try bench peers; exits 0; never_called '[install]'; called '[A] [A2] [B] [C] [D] [E]'
+try bench peers; exits 0; never_called '[install]'; called '[A] [A2] [B] [B2] [C] [D] [E] [F]'
 without mpirun mpicxx && rm "$machine/apt/openmpi-bin"
 try bench peers A; exits 0; called '[--mpirun] [] [A]'
 : >"$machine/peers_fail"

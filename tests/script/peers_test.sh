@@ -132,6 +132,8 @@ grep -q '"ours": 1.0123, "theirs": 1.0567, "ratio": 0.957.*, "unit": "nats/byte"
 grep -q '^dspp 3 --micro-batch 4 .*--layers 2 --width 208 --heads 8 --sequence 64 --seconds 55 --ranks 2 --data /a/text$' "$work/calls" ||
   fails "starts another default job: $(cat "$work/calls")"
 grep -q '^peer 6 --layers 2 .*--seconds 55 --data /a/text --dtype f32$' "$work/calls" || fails "starts another peer: $(cat "$work/calls")"
+sed -i 's/"loss": 5.6/"loss": 6.1/' "$work/pytorch_text.py"
+drive --rounds 1 --only 'eager f32' F; exits 1; prints "its first loss is 6.100, dspp's 5.500."
 printf '#!/bin/sh\nexit 3\n' >"$work/peers_text_f32"
 drive --rounds 1 --only 'eager f32' F; exits 1; prints 'F PyTorch eager, f32, 2 threads: dspp: it ended with status 3.'
 
