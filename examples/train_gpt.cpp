@@ -166,21 +166,23 @@ static int start(int argc, char** argv, const Launch& launch) {
   const auto paper = plan<Model>(job.model, job.sizes(), plan_options(job));
   check_pool_limit(job.pool_limit, paper.peak);
   check_memory<D>(job.ranks, launch, paper.peak + paper.host);
-  if (launch.is_first())
-    std::printf("%s, %lld %s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
-                static_cast<long long>(job.ranks),
-                launch.size > 1 ? "ranks as processes"
-                : job.ranks > 1 ? "ranks as threads"
-                                : "rank as a thread",
-                static_cast<double>(paper.parameters) / 1e6, source->summary().c_str(),
-                printable(job.tokens.empty() ? job.data : job.tokens).c_str());
-  if (const int failed = launch.is_first() ? output_status("train_gpt") : 0) return failed;
   const RunOptions options{.ranks = static_cast<int>(job.ranks),
                            .seed = static_cast<std::uint64_t>(job.seed),
                            .memory_limit_bytes = job.pool_limit,
                            .timeout_seconds = job.timeout,
                            .ranks_per_node = static_cast<int>(job.ranks_per_node),
-                           .sum_order = job.sum_order};
+                           .sum_order = job.sum_order,
+                           .async_progress = job.async_progress};
+  if (launch.is_first())
+    std::printf("%s, %lld %s%s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
+                static_cast<long long>(job.ranks),
+                launch.size > 1 ? "ranks as processes"
+                : job.ranks > 1 ? "ranks as threads"
+                                : "rank as a thread",
+                std::is_same_v<D, Cpu> && has_progress_thread(options, launch) ? ", each with a progress thread" : "",
+                static_cast<double>(paper.parameters) / 1e6, source->summary().c_str(),
+                printable(job.tokens.empty() ? job.data : job.tokens).c_str());
+  if (const int failed = launch.is_first() ? output_status("train_gpt") : 0) return failed;
   const int status =
       run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });
   return status != 0 || !launch.is_first() ? status : output_status("train_gpt");

@@ -276,8 +276,9 @@ function(dspp_add_mpi_tests)
     endif()
   endforeach()
   if(TARGET test_mpi AND DSPP_EXAMPLES)
-    dspp_declare_test(comm.mpi_two_hosts LABELS comm mpi BUILDS test_mpi train_gpt TIMEOUT 300
-      COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/comm/mpi_two_hosts.sh ${mpirun} $<TARGET_FILE:test_mpi> $<TARGET_FILE:train_gpt>)
+    dspp_declare_test(comm.mpi_two_hosts LABELS comm mpi BUILDS test_mpi train_gpt train_gpt_by_node TIMEOUT 300
+      COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/comm/mpi_two_hosts.sh
+        ${mpirun} $<TARGET_FILE:test_mpi> $<TARGET_FILE:train_gpt> $<TARGET_FILE:train_gpt_by_node>)
     set_tests_properties(comm.mpi_two_hosts PROPERTIES ENVIRONMENT "${DSPP_MPI_ENVIRONMENT}")
   endif()
   if(TARGET test_mpi_programs)

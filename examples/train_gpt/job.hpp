@@ -51,6 +51,7 @@ struct Job {
   bool seed_given = false;
   double timeout = 600;
   dspp::SumOrder sum_order = dspp::SumOrder::rank;
+  dspp::AsyncProgress async_progress = dspp::AsyncProgress::automatic;
   dspp::data::TextSplit split = dspp::data::TextSplit::blocks;  ///< of a resumed training, as it began
   std::string save, load, resume, json, trace, memory_map;
   bool profile = false;
@@ -113,6 +114,9 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   std::string sum_order = name_of(job.sum_order);
   options.add("--sum-order", sum_order, TextKind::any,
               "of gradients over the ranks: rank, or transport, in which MPI reduces");
+  std::string async_progress = name_of(job.async_progress);
+  options.add("--async-progress", async_progress, TextKind::any,
+              "a thread of each rank on the Cpu for its collectives; auto: with a core");
   options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
   options.add("--save", job.save, TextKind::path, "folder of this training's checkpoints; the last two stay");
   options.add("--save-every", job.save_every, WholeRange{0, 1'000'000'000}, "steps between saves", "only at the end");
@@ -130,6 +134,7 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   for (const char* name : {"--local_rank", "--local-rank"}) options.accept(name, local_rank);
   job.help = !options.read(argc, argv);
   job.sum_order = dspp::sum_order_named("--sum-order", sum_order);
+  job.async_progress = dspp::async_progress_named("--async-progress", async_progress);
   if (options.given("--prefetch-bytes")) job.prefetch_bytes = dspp::bytes_named("--prefetch-bytes", prefetch, 0);
   if (options.given("--live-bytes")) job.live_bytes = dspp::bytes_named("--live-bytes", live, 0);
   if (options.given("--pool-limit")) job.pool_limit = dspp::bytes_named("--pool-limit", pool_limit);

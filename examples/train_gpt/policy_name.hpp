@@ -54,6 +54,7 @@ struct PolicyName {
     if (P::recomputes_norms) name += ", SelectiveRecompute<Norms>";
     if (P::recomputes_functions) name += ", SelectiveRecompute<ActivationFunctions>";
     if (P::delays_updates) name += ", Delayed<1>";
+    if (P::speculates) name += ", Speculative";
     if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }

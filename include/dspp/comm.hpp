@@ -11,6 +11,7 @@
 #include <dspp/comm/host_group.hpp>
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/profiled_communicator.hpp>
+#include <dspp/comm/progress_thread.hpp>
 #include <dspp/comm/rank_groups.hpp>
 #include <dspp/comm/recorder.hpp>
 #include <dspp/comm/same_facts.hpp>

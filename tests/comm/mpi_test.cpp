@@ -2,6 +2,7 @@
 // labels: mpi
 // Run by mpirun on 1, 2, 3 and 4 ranks: every process runs every test.
 
+#include <laws/async_progress.hpp>
 #include <laws/communicator.hpp>
 #include <laws/mpi_worlds.hpp>
 #include <laws/random_program.hpp>
@@ -55,6 +56,15 @@ TEST_CASE("MPI ranks have the bits and the traffic of thread ranks, in every typ
     check_same_as_threads<std::int64_t>(count);
     check_same_as_threads<std::uint8_t>(count);
   }
+}
+
+TEST_CASE("Mpi with progress threads obeys the laws of a communicator, and completes operations while ranks compute") {
+  const int ranks = mpi_ranks();
+  check_communicator_laws<MpiProgressWorld>(ranks);
+  check_random_programs<MpiProgressWorld>(ranks, 5);
+  if (ranks == 1) return;
+  MpiProgressWorld::run(ranks, [](Mpi& c) { operations_complete_while_the_rank_computes(c); });
+  MpiRanksWorld::run(ranks, [](Mpi& c) { operations_wait_for_the_rank(c); });
 }
 
 TEST_CASE("waits in different orders across groups of MPI ranks do not deadlock") {

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# mpi_two_hosts.sh <mpirun> <test_mpi> <train_gpt>: two named network namespaces act as two hosts, one rank on each,
-# over TCP: the laws of a communicator, and the losses of thread ranks.
+# mpi_two_hosts.sh <mpirun> <test_mpi> <train_gpt> <train_gpt_by_node>: two named network namespaces act as two hosts,
+# one rank on each, over TCP: the laws of a communicator, and the losses of thread ranks; two ranks on each, of a policy
+# that shards and quantizes by node, have those of thread ranks on virtual nodes.
 set -u
-mpirun=$1 laws=$2 train=$3
+mpirun=$1 laws=$2 train=$3 by_node=$4 on_each=1
 
 skip() { echo "dspp: skipped: $1"; exit 77; }
 fail() { echo "dspp: $1"; exit 1; }
@@ -31,7 +32,7 @@ chmod +x "$work/agent"
 on_two_hosts() {
   unshare --uts sh -c 'hostname dspp-a; exec ip netns exec "$@"' sh $a "$mpirun" --mca plm_rsh_agent "$work/agent" \
     --mca btl tcp,self --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 \
-    --host 10.77.0.1:1,10.77.0.2:1 -n 2 "$@"
+    --host 10.77.0.1:$on_each,10.77.0.2:$on_each -n $((2 * on_each)) "$@"
 }
 
 [ "$(on_two_hosts hostname | sort | tr '\n' ' ')" = 'dspp-a dspp-b ' ] || fail "the two ranks are not on two hosts."
@@ -50,4 +51,9 @@ losses_of "$work/threads" "$train" --ranks 2 >"$work/of_threads"
 losses_of "$work/hosts" on_two_hosts "$train" >"$work/of_hosts"
 [ "$(wc -l <"$work/of_threads")" -eq 8 ] || fail "the job on threads has no 8 losses."
 cmp "$work/of_threads" "$work/of_hosts" || fail "two hosts have other losses than two threads."
-echo "dspp: two hosts have the losses of two threads."
+on_each=2
+losses_of "$work/four_threads" "$by_node" --ranks 4 --ranks-per-node 2 >"$work/of_four_threads"
+losses_of "$work/four_ranks" on_two_hosts "$by_node" >"$work/of_four_ranks"
+[ "$(wc -l <"$work/of_four_ranks")" -eq 8 ] || fail "the job on four ranks has no 8 losses."
+cmp "$work/of_four_threads" "$work/of_four_ranks" || fail "two hosts of two ranks have other losses than four threads."
+echo "dspp: two hosts have the losses of two threads, and by node those of four."

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: comm
 // Ranks are forked processes on loopback.
+#include <laws/async_progress.hpp>
 #include <laws/communicator.hpp>
 #include <laws/random_program.hpp>
 #include <laws/tcp_processes.hpp>
@@ -48,6 +49,15 @@ TEST_CASE("TCP ranks have the bits and the traffic of thread ranks") {
 
 TEST_CASE("Tcp obeys the laws of a communicator") {
   for (int ranks : {1, 2, 3, 4}) check_communicator_laws<TcpRanksWorld>(ranks);
+}
+
+TEST_CASE("Tcp with progress threads obeys the laws of a communicator, and completes operations while ranks compute") {
+  for (int ranks : {1, 2, 3}) check_communicator_laws<TcpProgressWorld>(ranks);
+  check_random_programs<TcpProgressWorld>(3, 5);
+  for (int ranks : {2, 3}) {
+    TcpProgressWorld::run(ranks, [](Tcp& c) { operations_complete_while_the_rank_computes(c); });
+    TcpRanksWorld::run(ranks, [](Tcp& c) { operations_wait_for_the_rank(c); });
+  }
 }
 
 TEST_CASE("copies of several tiles between TCP ranks arrive whole") {

@@ -92,6 +92,27 @@ TEST_CASE("Overlap<Off> has the bits, the traffic and no more memory, in every s
         train_as_values<AdamW, Policy<Zero<3>, F64>, F64>(cell));
 }
 
+TEST_CASE(
+    "progress threads leave bits, traffic and memory as they are, in every stage and by node, ranks x2 the cores") {
+  const auto check = [&]<class P>(P, int ranks, int ranks_per_node = 0) {
+    Cell cell{.ranks = ranks, .steps = 3, .bucket_elements = 40'000, .layers = 2, .width = 96};
+    cell.ranks_per_node = ranks_per_node, cell.async_progress = AsyncProgress::off;
+    const Trained off = train_as_values<AdamW, P, F64>(cell);
+    cell.async_progress = AsyncProgress::on;
+    const Trained on = train_as_values<AdamW, P, F64>(cell);
+    check_same_bits(on, off);
+    for (std::size_t r = 0; r < on.ranks.size(); ++r) {
+      CHECK(on.ranks[r].replicas == off.ranks[r].replicas);
+      CHECK(on.ranks[r].peak == off.ranks[r].peak);
+    }
+  };
+  for (int ranks : {2, 3, 4}) check(Policy<Zero<0>, F64>(), ranks);
+  check(Policy<Zero<1>, F64>(), 2);
+  check(Policy<Zero<2>, F64>(), 3);
+  check(Policy<Zero<3>, F64>(), 4);
+  check(Policy<Zero<3>, SecondaryShards<Node>, F64>(), 4, 2);
+}
+
 TEST_CASE("by node: the same windows over secondary shards, shards within nodes and quantized traffic") {
   Cell cell{.ranks = 4, .accumulate = 2, .steps = 2, .layers = 3, .ranks_per_node = 2};
   const auto check = [&]<class P>(P) {

@@ -59,6 +59,7 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--ranks 4 --ranks-per-node 5", "from 1 to the number of ranks"},
       {"--ranks-per-node -1", "a whole number"},
       {"--sum-order any", "rank or transport, but got 'any'"},
+      {"--async-progress yes", "needs auto, on or off, but got 'yes'"},
       {"--seed 1.5", "a whole number"},
       {"--sample lots", "a whole number"},
       {"--local_rank=1", "0 without a launcher, but got '1'"},
@@ -123,12 +124,16 @@ TEST_CASE("--help lists every option") {
   const Job job;
   const Result result = job.run("--help");
   CHECK(result.status == 0);
-  for (const char* option : {"--data",       "--tokens",         "--layers",     "--width",   "--heads",
-                             "--sequence",   "--micro-batch",    "--accumulate", "--lr",      "--steps",
-                             "--seconds",    "--ranks",          "--seed",       "--save",    "--device",
-                             "--sum-order",  "--ranks-per-node", "--save-every", "--resume",  "--load",
-                             "--json",       "--sample",         "--prompt",     "--profile", "--trace",
-                             "--live-bytes", "--prefetch-bytes", "--memory-map"})
+  for (const char* option : {"--data",        "--tokens",         "--layers",
+                             "--width",       "--heads",          "--sequence",
+                             "--micro-batch", "--accumulate",     "--lr",
+                             "--steps",       "--seconds",        "--ranks",
+                             "--seed",        "--save",           "--device",
+                             "--sum-order",   "--ranks-per-node", "--save-every",
+                             "--resume",      "--load",           "--json",
+                             "--sample",      "--prompt",         "--profile",
+                             "--trace",       "--live-bytes",     "--prefetch-bytes",
+                             "--memory-map",  "--async-progress"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   // what ./dspp train --help prints
   CHECK(result.out == io::read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));
@@ -139,7 +144,7 @@ TEST_CASE("--json has the documented keys, and in every row measured equals plan
   const Job job;
   for (const char* options :
        {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2 --local_rank=0", "--ranks 3 --sum-order transport",
-        "--ranks 4 --ranks-per-node 2", "--ranks 2 --prefetch-bytes 0 --live-bytes 1GiB"}) {
+        "--ranks 4 --ranks-per-node 2 --async-progress on", "--ranks 2 --prefetch-bytes 0 --live-bytes 1GiB"}) {
     REQUIRE(job.train(std::string("--steps 4 --json result.json ") + options).status == 0);
     const JsonTree result = json_tree(job.folder.read("result.json"), "a result");
     CHECK(result.keys == std::vector<std::string>{"policy", "world", "val_loss", "train_seconds", "tokens_per_second",

@@ -256,7 +256,8 @@ TEST_CASE("thread ranks have virtual nodes, and a wrong number of ranks per node
                        Error);
 }
 
-TEST_CASE("a rank's threads are those of the options, of OMP_NUM_THREADS, or its share of the cores") {
+TEST_CASE(
+    "a rank's threads are those of the options, of OMP_NUM_THREADS, or its share; one more where a core is left") {
   const char* const set = std::getenv("OMP_NUM_THREADS");
   const std::string before = set ? set : "";
   const auto threads_with = [](const char* text, const RunOptions& options) {
@@ -267,8 +268,18 @@ TEST_CASE("a rank's threads are those of the options, of OMP_NUM_THREADS, or its
   CHECK(threads_with("5,2", {}) == 5);  // of nested levels the first
   CHECK(threads_with(" 4", {}) == 4);
   CHECK(threads_with("3", {.threads_per_rank = 7}) == 7);
-  for (const char* none : {"", "0", "-2", "many"})
-    CHECK(threads_with(none, {}) == 6);
+  for (const char* none : {"", "0", "-2", "many"}) CHECK(threads_with(none, {}) == 6);
+  const auto has_progress = [](const char* text, const RunOptions& options, int ranks = 4) {
+    ::setenv("OMP_NUM_THREADS", text, 1);
+    return dspp::detail::has_progress_thread(options, ranks, 6);
+  };
+  CHECK(!has_progress("6", {}));  // no core is left
+  CHECK(has_progress("5", {}));
+  CHECK(has_progress("", {.threads_per_rank = 1}));
+  CHECK(!has_progress("5", {}, 1));
+  CHECK(!has_progress("5", {.async_progress = AsyncProgress::off}));
+  CHECK(has_progress("7", {.async_progress = AsyncProgress::on}));
+  CHECK(!has_progress("7", {.async_progress = AsyncProgress::on}, 1));
   set ? ::setenv("OMP_NUM_THREADS", before.c_str(), 1) : ::unsetenv("OMP_NUM_THREADS");
 }
 

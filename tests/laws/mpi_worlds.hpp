@@ -38,6 +38,16 @@ struct MpiRanksWorld {
   }
 };
 
+/// With a progress thread each.
+struct MpiProgressWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    MpiWorld world(Mesh(Degrees{.data = ranks}), {.timeout_seconds = 60, .async_progress = true});
+    Mpi c = *world.groups().world.get_if<Mpi>();
+    f(c);
+  }
+};
+
 /// MPI's own collectives reduce and gather.
 struct MpiCollectivesWorld {
   template <class F>

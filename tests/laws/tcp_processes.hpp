@@ -141,10 +141,12 @@ std::vector<EndedProcess> in_processes(int count, F f, double limit_seconds = 60
 
 /// f(world) on each rank of a mesh, processes on loopback; what it throws is said.
 template <class F>
-std::vector<EndedProcess> on_tcp_ranks(const Mesh& mesh, F f, double timeout_seconds = 60) {
+std::vector<EndedProcess> on_tcp_ranks(const Mesh& mesh, F f, double timeout_seconds = 60,
+                                       bool async_progress = false) {
   const HeldPort port;
   return in_processes(mesh.world_size(), [&](int rank) -> std::string {
-    TcpWorld world(mesh, {.rank = rank, .size = mesh.world_size(), .port = port.port()}, timeout_seconds);
+    TcpWorld world(mesh, {.rank = rank, .size = mesh.world_size(), .port = port.port()}, timeout_seconds,
+                   async_progress);
     try {
       f(world);
       world.end();
@@ -174,6 +176,19 @@ struct TcpRanksWorld {
       Tcp c = *world.groups().world.get_if<Tcp>();
       f(c);
     }));
+  }
+};
+
+/// With a progress thread each.
+struct TcpProgressWorld {
+  static constexpr Size most_elements = TcpRanksWorld::most_elements;
+  template <class F>
+  static void run(int ranks, F f) {
+    const auto rank = [&](TcpWorld& world) {
+      Tcp c = *world.groups().world.get_if<Tcp>();
+      f(c);
+    };
+    check_all_passed(on_tcp_ranks(Mesh(Degrees{.data = ranks}), rank, 60, true));
   }
 };
 

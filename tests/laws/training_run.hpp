@@ -62,11 +62,13 @@ struct Cell {
   LossScaleConfig loss_scale{};  ///< under F16
   Size loss_chunk_tokens = 0;    ///< tokens of the loss at a time; 0: all
   int layers = 0;                ///< 0: those of its small configuration
+  Size width = 0;                ///< 0: that of its small configuration
   int segments = 1;              ///< recompute_segments
   Size heads = 0;                ///< 0: those of its small configuration
   Size kv_heads = 0;             ///< of a Llama; 0: those of its small configuration
   bool llama_options = false;    ///< of a Llama: a window after one full layer, biases, qk_norm, scaled angles
   SumOrder sum_order = SumOrder::rank;
+  AsyncProgress async_progress = AsyncProgress::automatic;
   ParameterGroups groups{};
   OffloadConfig offload{};
   int ranks_per_node = 0;
@@ -81,6 +83,7 @@ constexpr auto config_of(const Cell& cell) {
   auto config = small_config_of<Model>(cell.dropout);
   config.loss_chunk_tokens = cell.loss_chunk_tokens;
   if (cell.layers > 0) config.layers = cell.layers;
+  if (cell.width > 0) config.width = cell.width;
   if constexpr (requires { config.recompute_segments; }) config.recompute_segments = cell.segments;
   if constexpr (requires { config.heads; })
     if (cell.heads > 0) config.heads = cell.heads;
@@ -399,7 +402,8 @@ Trained train_with(const Cell& cell, const Facts& facts, ReplicasOf replicas_of)
                              .seed = cell.seed,
                              .timeout_seconds = 120,
                              .ranks_per_node = cell.ranks_per_node,
-                             .sum_order = cell.sum_order},
+                             .sum_order = cell.sum_order,
+                             .async_progress = cell.async_progress},
                   [&](World<P>& world) {
                     train_rank<P, Model, Optimizer>(world, cell, replicas_of,
                                                     trained.ranks[static_cast<std::size_t>(world.rank())], trained);

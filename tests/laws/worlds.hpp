@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include <dspp/comm.hpp>
 
 namespace dspp::laws {
@@ -22,6 +24,32 @@ struct ThreadsWorld {
   static void run(int ranks, F f) {
     ThreadGroup group(ranks, {.timeout_seconds = 60});
     run_ranks(group, [&](int rank) {
+      Threads c = group.communicator(rank);
+      f(c);
+    });
+  }
+};
+
+/// While it lives, the rank has a progress thread.
+class ProgressOfRank {
+ public:
+  ProgressOfRank(ThreadGroup group, int rank) : group_(std::move(group)), rank_(rank) { group_.start_progress(rank_); }
+  ProgressOfRank(const ProgressOfRank&) = delete;
+  ProgressOfRank& operator=(const ProgressOfRank&) = delete;
+  ~ProgressOfRank() { group_.stop_progress(rank_); }
+
+ private:
+  ThreadGroup group_;
+  int rank_;
+};
+
+/// Threads with a progress thread each.
+struct ProgressWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    ThreadGroup group(ranks, {.timeout_seconds = 60});
+    run_ranks(group, [&](int rank) {
+      const ProgressOfRank progress(group, rank);
       Threads c = group.communicator(rank);
       f(c);
     });

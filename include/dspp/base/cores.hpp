@@ -51,6 +51,8 @@ namespace detail {
 /// The least of the quotas that cpu.max has in `root` + `group` and the folders above it; 0: none. Source: Linux'
 /// Documentation/admin-guide/cgroup-v2.rst
 double cpu_quota(std::string_view root, std::string_view group);
+/// Whether this thread may have the mask of one place of OpenMP's in place of the process's.
+bool openmp_binds_threads();
 }  // namespace detail
 
 #if DSPP_HAS_DEFINITIONS()
@@ -70,7 +72,6 @@ DSPP_INLINE double cpu_quota(std::string_view root, std::string_view group) {
   }
 }
 
-/// Whether this thread may have the mask of one place of OpenMP's in place of the process's.
 DSPP_INLINE bool openmp_binds_threads() {
   if (const char* text = std::getenv("OMP_PROC_BIND"))
     return std::string_view("fF").find(*text) == std::string_view::npos;

@@ -41,6 +41,12 @@ struct Posted {
 
   /// True if two ranks call the same; the parts of an all-to-all are compared by the next.
   bool agrees_with(const Posted& other) const;
+  /// Of what this rank passes in.
+  Size bytes() const {
+    Size all = 0;
+    for (const PostedPair& p : pairs) all += p.count * bytes_of(p.type);
+    return all;
+  }
   /// True if each of two ranks of an all-to-all receives what the other sends.
   bool fits(int own_rank, const Posted& other, int other_rank) const;
   std::size_t first_difference(const Posted& other) const;

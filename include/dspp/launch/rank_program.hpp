@@ -16,7 +16,7 @@
 #include <exception>
 #include <string>
 
-#include <dspp/base/cores.hpp>
+#include <dspp/base/otherwise.hpp>
 #include <dspp/comm/last_resort.hpp>
 #include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/comm/threads/world.hpp>
@@ -32,6 +32,7 @@ struct RankProgram {
   Facts (*policy)();
   const char* build;      ///< DSPP_BUILD of the program
   const char* transport;  ///< transport_of() the policy's device
+  bool is_on_host;        ///< the policy's device is the Cpu
   FunctionRef<void(int threads, const Mesh& mesh, int rank, const RankGroups& groups)> run;
 };
 
@@ -74,8 +75,11 @@ DSPP_INLINE void run_threads_of(const RunOptions& options, const RankProgram& pr
   thread_options.heartbeat_seconds = options.heartbeat_seconds;
   thread_options.sum_order = options.sum_order;
   ThreadWorld threads(program.mesh(options.ranks), thread_options, options.ranks_per_node);
+  ThreadGroup all = threads.group();
   const auto one_rank = [&](int rank) {
-    const int cores = cores_of_this_process().of_thread_rank(options.ranks);
+    const int cores = cores_of_rank(options, Launch{});
+    const Otherwise on_exit([&] { all.stop_progress(rank); });
+    if (program.is_on_host && has_progress_thread(options, options.ranks, cores)) all.start_progress(rank);
     program.run(threads_per_rank(options, cores), threads.mesh(), rank, threads.groups(rank));
   };
   try {
@@ -111,12 +115,12 @@ DSPP_INLINE bool run_by_tcp(const RunOptions& options, const Launch& launch, con
          "dspp: run needs sum order rank for ranks that TCP connects, but got transport. Leave "
          "RunOptions::sum_order, or --sum-order, out.");
   const Mesh mesh = program.mesh(launch.size);
+  const int cores = cores_of_rank(options, launch);
   const auto one_rank = [&](const RankGroups& groups) {
-    const int cores = cores_of_this_process().of_process_rank(launch.local_size);
     program.run(threads_per_rank(options, cores), mesh, launch.rank, groups);
   };
-  run_tcp_rank(mesh, *place, options.timeout_seconds, options.heartbeat_seconds, facts_of(options, program), one_rank,
-               blame);
+  run_tcp_rank(mesh, *place, options, program.is_on_host && has_progress_thread(options, launch.size, cores),
+               facts_of(options, program), one_rank, blame);
   return true;
 }
 

@@ -13,7 +13,6 @@
 #endif
 
 #include <dspp/base/arithmetic.hpp>
-#include <dspp/base/cores.hpp>
 #include <dspp/base/function_ref.hpp>
 #include <dspp/launch/device_rank.hpp>
 #include <dspp/launch/mpi_choice.hpp>
@@ -91,11 +90,12 @@ inline void run_launched(const RunOptions& options, const Launch& launch, const 
 #if DSPP_HAS_MPI()
   if (launch.by == "RANK" && run_by_tcp(options, launch, program, blame)) return;
   const Mesh mesh = program.mesh(launch.size);
+  RunOptions asked = options;
+  if (!program.is_on_host) asked.async_progress = AsyncProgress::off;
   run_mpi_rank(
-      mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts_of(options, program),
+      mesh, launch, asked, facts_of(options, program),
       [&](const RankGroups& groups) {
-        const int cores = cores_of_this_process().of_process_rank(launch.local_size);
-        program.run(threads_per_rank(options, cores), mesh, launch.rank, groups);
+        program.run(threads_per_rank(options, cores_of_rank(options, launch)), mesh, launch.rank, groups);
       },
       [&](const MpiFailure& failure, bool reports) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
@@ -116,7 +116,8 @@ void run_world(const RunOptions& options, FunctionRef<void(World<P>&)> program, 
   const auto one_rank = [&](int threads, const Mesh& mesh, int rank, const RankGroups& groups) {
     run_rank<P>(options, threads, mesh, rank, groups, program);
   };
-  const RankProgram of_any_policy{mesh_of<P>, policy_facts<P>, DSPP_BUILD, transport_of<DeviceOf<P>>(), one_rank};
+  const RankProgram of_any_policy{
+      mesh_of<P>, policy_facts<P>, DSPP_BUILD, transport_of<DeviceOf<P>>(), std::is_same_v<DeviceOf<P>, Cpu>, one_rank};
   const Launch launch = this_launch();
   if (launch.size > 1) return run_launched(options, launch, of_any_policy, blame);
   run_threads_of(options, of_any_policy, blame);

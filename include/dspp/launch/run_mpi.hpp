@@ -28,6 +28,7 @@
 #include <dspp/launch/ending.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/launch/meeting_watch.hpp>
+#include <dspp/launch/run_options.hpp>
 #include <dspp/launch/world.hpp>
 
 namespace dspp::detail {
@@ -85,17 +86,19 @@ inline std::exception_ptr error_of(const MpiFailure& failure) {
 ///
 /// A rank whose process is gone is reported at once by one on the same machine; `blame.reported` is then true. If not
 /// all ranks have connected within the timeout, the process ends with a sentence.
-inline void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& options, double heartbeat_seconds,
-                         const Facts& facts, FunctionRef<void(const RankGroups&)> rank,
+inline void run_mpi_rank(const Mesh& mesh, const Launch& launch, const RunOptions& options, const Facts& facts,
+                         FunctionRef<void(const RankGroups&)> rank,
                          FunctionRef<int(const MpiFailure&, bool reports)> last_words, Blame& blame) {
-  const double timeout_seconds = options.timeout_seconds;
+  const double timeout_seconds = options.timeout_seconds, heartbeat_seconds = options.heartbeat_seconds;
   std::optional<MeetingWatch> meeting(std::in_place, launch, timeout_seconds, heartbeat_seconds);
   LastResort at_the_latest;
-  const MpiSession session;
+  const MpiSession session(has_progress_thread(options, launch));
+  const bool is_possible = options.async_progress == AsyncProgress::on || mpi_has_threads();
+  const bool async_progress = is_possible && has_progress_thread(options, launch);  // MPI may have bound this process
   check_mpi_launch(launch);
   require_same_on_mpi_ranks(launch, facts);
   std::exception_ptr own;
-  MpiWorld mpi(mesh, options);
+  MpiWorld mpi(mesh, {timeout_seconds, options.sum_order, async_progress});
   NeighbourWatch neighbour(
       MPI_COMM_WORLD, [&](const LostRank& lost) { write_to_stderr(mpi.lose(lost.rank, lost.process, lost.host)); });
   meeting.reset();

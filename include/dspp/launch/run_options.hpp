@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include <dspp/base/types.hpp>
+#include <dspp/comm/progress_thread.hpp>
 #include <dspp/comm/sum_order.hpp>
+#include <dspp/launch/launch.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
 #include <charconv>
@@ -15,8 +17,8 @@
 #include <string>
 #include <system_error>
 
+#include <dspp/base/cores.hpp>
 #include <dspp/base/error.hpp>
-#include <dspp/launch/launch.hpp>
 #endif
 
 namespace dspp {
@@ -30,14 +32,19 @@ struct RunOptions {
   double heartbeat_seconds = 10;  ///< a process that must end but hangs is killed by the system that much later
   int ranks_per_node = 0;         ///< of thread ranks on a virtual node (World::node()); 0: all. MPI detects nodes
   SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own reductions; threads then add in ring order
+  AsyncProgress async_progress = AsyncProgress::automatic;  ///< a progress thread for each rank on the Cpu
 };
 
-/// Those of a command line: `--ranks N`, `--seed N`, `--timeout SECONDS`, `--ranks-per-node N` and
-/// `--sum-order rank|transport`, also written `--ranks=N`. A `--local_rank=N` that a launcher added is checked
-/// (launch/launch.hpp). Other words are left to the program.
+/// Those of a command line: `--ranks N`, `--seed N`, `--timeout SECONDS`, `--ranks-per-node N`,
+/// `--sum-order rank|transport` and `--async-progress auto|on|off`, also written `--ranks=N`. A `--local_rank=N` that a
+/// launcher added is checked (launch/launch.hpp). Other words are left to the program.
 ///
 /// Throws   Error(usage)
 RunOptions read_run_options(int argc, char** argv);
+
+/// Whether each rank on the Cpu gets a progress thread of RunOptions::async_progress; of MPI if it is, as dspp
+/// initialises it, for several threads.
+bool has_progress_thread(const RunOptions& options, const Launch& launch);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -46,6 +53,12 @@ namespace detail {
 /// The OpenMP threads of one rank, which has `cores`. OMP_NUM_THREADS counts, as for OpenMP's own programs: its first
 /// number.
 int threads_per_rank(const RunOptions& options, int cores);
+
+/// The cores of a rank of this process, which a launcher started or whose ranks are threads.
+int cores_of_rank(const RunOptions& options, const Launch& launch);
+
+/// Whether a rank on the Cpu, one of `ranks`, that has `cores` gets a progress thread.
+bool has_progress_thread(const RunOptions& options, int ranks, int cores);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -59,6 +72,17 @@ DSPP_INLINE int threads_per_rank(const RunOptions& options, int cores) {
     if (number > 0) return number;
   }
   return cores;
+}
+
+DSPP_INLINE int cores_of_rank(const RunOptions& options, const Launch& launch) {
+  const Cores cores = cores_of_this_process();
+  return launch.size > 1 ? cores.of_process_rank(launch.local_size) : cores.of_thread_rank(options.ranks);
+}
+
+DSPP_INLINE bool has_progress_thread(const RunOptions& options, int ranks, int cores) {
+  if (ranks == 1 || options.async_progress == AsyncProgress::off) return false;
+  if (options.async_progress == AsyncProgress::on) return true;
+  return threads_per_rank(options, cores) < cores && !openmp_binds_threads();  // it would share the rank's one core
 }
 
 /// The value of `--name text` or `--name=text`; the last one counts. Empty if it is absent.
@@ -104,6 +128,11 @@ DSPP_INLINE double seconds_option(int argc, char** argv, const std::string& name
 
 #if DSPP_HAS_DEFINITIONS()
 
+DSPP_INLINE bool has_progress_thread(const RunOptions& options, const Launch& launch) {
+  const int ranks = launch.size > 1 ? launch.size : options.ranks;
+  return detail::has_progress_thread(options, ranks, detail::cores_of_rank(options, launch));
+}
+
 DSPP_INLINE RunOptions read_run_options(int argc, char** argv) {
   RunOptions options;
   options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1, 1024));
@@ -112,6 +141,8 @@ DSPP_INLINE RunOptions read_run_options(int argc, char** argv) {
   options.ranks_per_node = static_cast<int>(detail::number_option(argc, argv, "--ranks-per-node", 0, 1024));
   if (const auto text = detail::text_option(argc, argv, "--sum-order"))
     options.sum_order = sum_order_named("--sum-order", *text);
+  if (const auto text = detail::text_option(argc, argv, "--async-progress"))
+    options.async_progress = async_progress_named("--async-progress", *text);
   for (const char* name : {"--local_rank", "--local-rank"})
     if (const auto text = detail::text_option(argc, argv, name)) check_local_rank(this_launch(), *text);
   return options;

@@ -8,6 +8,7 @@
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/comm/tcp/world.hpp>
 #include <dspp/launch/ending.hpp>
+#include <dspp/launch/run_options.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
 #include <algorithm>
@@ -25,7 +26,7 @@ std::exception_ptr error_of(const TcpFailure& failure);
 /// Runs `rank(groups)` as this process's rank of `mesh`, if all processes have the same `facts`. Ends as thread ranks
 /// do: every rank throws the exception of the rank to blame, which `blame` names, after all have stopped, or a tenth of
 /// the timeout later, from half a second to ten. If this process hangs then, the system ends it.
-void run_tcp_rank(const Mesh& mesh, const TcpPlace& place, double timeout_seconds, double heartbeat_seconds,
+void run_tcp_rank(const Mesh& mesh, const TcpPlace& place, const RunOptions& options, bool async_progress,
                   const Facts& facts, FunctionRef<void(const RankGroups&)> rank, Blame& blame);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -37,10 +38,11 @@ DSPP_INLINE std::exception_ptr error_of(const TcpFailure& failure) {
   return std::make_exception_ptr(std::runtime_error(failure.reason));
 }
 
-DSPP_INLINE void run_tcp_rank(const Mesh& mesh, const TcpPlace& place, double timeout_seconds, double heartbeat_seconds,
+DSPP_INLINE void run_tcp_rank(const Mesh& mesh, const TcpPlace& place, const RunOptions& options, bool async_progress,
                               const Facts& facts, FunctionRef<void(const RankGroups&)> rank, Blame& blame) {
+  const double timeout_seconds = options.timeout_seconds, heartbeat_seconds = options.heartbeat_seconds;
   LastResort at_the_latest;
-  TcpWorld tcp(mesh, place, timeout_seconds);
+  TcpWorld tcp(mesh, place, timeout_seconds, async_progress);
   std::exception_ptr own;
   try {
     AnyCommunicator all = tcp.groups().world;

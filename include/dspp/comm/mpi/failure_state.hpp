@@ -23,6 +23,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/comm/mpi/flights.hpp>
+#include <dspp/comm/progress_thread.hpp>
 
 namespace dspp::detail {
 
@@ -68,7 +69,10 @@ class MpiFailureState {
   }
   MpiFailureState(const MpiFailureState&) = delete;
   MpiFailureState& operator=(const MpiFailureState&) = delete;
-  ~MpiFailureState() { free(comm_); }
+  ~MpiFailureState() {
+    progress.stop();
+    free(comm_);
+  }
 
   MPI_Comm comm() const { return comm_; }
   int rank() const { return rank_; }
@@ -185,6 +189,7 @@ class MpiFailureState {
   std::vector<MpiRank*> active;  ///< this rank's ends of groups with operations under way
   std::uint64_t steps = 0;       ///< counts all progress; a change restarts the wait policy
   const double timeout_seconds;
+  ProgressThread progress;  ///< this rank uses all of it in its turns
 
  private:
   static constexpr int tag_failure = 1, tag_end = 2;

@@ -17,10 +17,10 @@ namespace dspp {
 
 /// One rank's handle on a group of MPI ranks; copies share it. Made by MpiWorld. In rank order, the default, sums have
 /// the same bits as Threads: MPI moves bytes, dspp adds. Used by the thread that initialised MPI.
-/// Cost: a fingerprint to every other rank of the group, then the bytes that traffic() counts; done in wait(). At most
-/// 16 operations of a group are in flight; one more completes the oldest first. Under SumOrder::transport MPI's own
-/// collectives reduce and gather; fingerprints are still sent, since MPI corrupts memory or hangs where ranks differ.
-/// traffic() then counts by formula.
+/// Cost: a fingerprint to every other rank of the group, then the bytes that traffic() counts; done in wait(), or
+/// before by the rank's progress thread, if it has one. At most 16 operations of a group are in flight; one more
+/// completes the oldest first. Under SumOrder::transport MPI's own collectives reduce and gather; fingerprints are
+/// still sent, since MPI corrupts memory or hangs where ranks differ. traffic() then counts by formula.
 /// Memory: up to four tiles of 256 KB from each other rank during a sum, kept for the next; with MPI's collectives two
 /// tiles of 4 MB.
 class Mpi : public detail::Posting<detail::MpiRank> {

@@ -35,7 +35,8 @@ namespace dspp::detail {
 ///   sent     the other ranks have received this rank's fingerprint
 ///
 /// While a rank waits in one group it also advances its operations in the other groups of the world, so the order of
-/// waits across groups cannot deadlock. Used by one thread.
+/// waits across groups cannot deadlock. Used by one thread, which takes turns with the world's ProgressThread, if it
+/// has one.
 class MpiRank : public std::enable_shared_from_this<MpiRank> {
  public:
   /// Owns `comm`; `members` are the world ranks of its ranks.
@@ -55,7 +56,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
   SumOrder sum_order() const { return sum_order_; }
-  const Traffic& traffic() const { return *traffic_; }
+  const Traffic& traffic() const { return failures_->progress.read(*traffic_, seen_traffic_); }
   double timeout_seconds() const { return failures_->timeout_seconds; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. The channel uses the
@@ -73,6 +74,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
   Posted& open(Collective collective, PurposeAt purpose, int root = 0) {
+    const auto turn = failures_->progress.turn();
+    failures_->progress.rethrow();
     if (failures_->failed()) failures_->rethrow();
     if (issued_ >= operations_in_flight) await([&] { return completed_ > issued_ - operations_in_flight; });
     Posted& posted = slot(issued_).posted;
@@ -89,6 +92,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   /// Sends the slot's fingerprint to the other ranks.
   Pending<> publish() {
+    const auto turn = failures_->progress.turn();
     Slot& mine = slot(issued_);
     write_fingerprint(mine.posted, mine.words);
     add_place(mine.posted.at, mine.words);
@@ -101,30 +105,53 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       keep_alive_ = {shared_from_this(), owner_.lock()};
       failures_->active.push_back(this);
     }
+    failures_->progress.begin(mine.posted.bytes());
     static constexpr Completion completion = {
         [](void* who, std::uint64_t ticket) { static_cast<MpiRank*>(who)->wait(ticket); },
         [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); },
-        [](const void* who, std::uint64_t ticket) { return static_cast<const MpiRank*>(who)->completed_ > ticket; }};
+        [](const void* who, std::uint64_t ticket) {
+          const auto* const rank = static_cast<const MpiRank*>(who);
+          const auto its_turn = rank->failures_->progress.turn();
+          return rank->completed_ > ticket;
+        }};
     return Pending<>(&completion, this, issued_ - 1);
   }
 
   /// Advances what can be advanced. Throws the failure of the world, if there is one.
   void poll() {
+    const auto turn = failures_->progress.turn();
+    failures_->progress.rethrow();
     if (!failures_->failed()) progress();
     failures_->poll();
     if (failures_->is_asked() && completed_ < issued_) failures_->answer(where(completed_));
     if (failures_->failed()) stop();
   }
   void abort(const Error& error) {
+    const auto turn = failures_->progress.turn();
     const std::string reason = error.what();
     failures_->fail({ErrorCode::aborted, aborted_sentence(failures_->rank(), reason), failures_->rank(), true,
                      error.code(), reason, false});
   }
   /// The same, of ranks that have yet to call what this one waits for.
   void expire() {
+    const auto turn = failures_->progress.turn();
     for (MpiRank* end : failures_->active)
       if (end->completed_ < end->issued_ && end->stage_ == Stage::called && !failures_->failed()) end->fail_timeout();
     if (failures_->failed()) stop();
+  }
+
+  /// For a ProgressThread: advances what can be advanced of this rank.
+  static ProgressThread::Found advance_all(MpiFailureState& failures) {
+    using Found = ProgressThread::Found;
+    const std::uint64_t before = failures.steps;
+    failures.poll();
+    if (failures.failed()) return Found::nothing;
+    Found found = Found::nothing;
+    for (MpiRank* end : failures.active) {
+      end->advance();
+      if (end->completed_ < end->issued_) found = Found::waits;
+    }
+    return failures.steps != before ? Found::moved : found;
   }
 
   /// Sends the group that this rank calls nothing more: a rank that waits for it, now or later, gets an
@@ -153,6 +180,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
  private:
   enum class Stage { called, moved, sent };
+  using KeepAlive = std::array<std::shared_ptr<MpiRank>, 2>;
 
   struct Slot {
     Posted posted;
@@ -336,15 +364,22 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   }
 
   void wait(std::uint64_t ticket) {
+    KeepAlive last;  // destroyed after the turn
+    const auto turn = failures_->progress.turn();
     struct Release {
       MpiRank& rank;
-      ~Release() { rank.release(); }
-    } on_exit{*this};
+      KeepAlive& last;
+      ~Release() { last = rank.release(); }
+    } on_exit{*this, last};
+    failures_->progress.rethrow();
     await([&] { return completed_ > ticket; });
   }
 
   void drop(std::uint64_t ticket) noexcept {
-    if (completed_ <= ticket && std::uncaught_exceptions() > slot(ticket).exceptions) {
+    KeepAlive last;
+    const auto turn = failures_->progress.turn();
+    const bool unwinds = std::uncaught_exceptions() > slot(ticket).exceptions;
+    if (completed_ <= ticket && (unwinds || failures_->progress.has_thrown())) {
       failures_->fail(ErrorCode::peer_lost,
                       "dspp: the other ranks need " + name() + " in " + where(ticket) +
                           ", but it gave up after an exception. See the error of " + name() + ".",
@@ -356,13 +391,14 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       } catch (const Error&) {  // the world keeps the error and throws it to every later caller
       }
     }
-    release();
+    last = release();
   }
 
-  void release() {
-    if (--pendings_ > 0) return;
+  /// Of the last Pending; returns what may be the last owners of this.
+  [[nodiscard]] KeepAlive release() {
+    if (--pendings_ > 0) return {};
     std::erase(failures_->active, this);
-    const auto last = std::exchange(keep_alive_, {});
+    return std::exchange(keep_alive_, {});
   }
 
   /// A rank whose process is gone receives nothing, and the others are about to end.
@@ -421,6 +457,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   MpiCollectives collectives_;
   SumOrder sum_order_ = SumOrder::rank;
   std::shared_ptr<Traffic> traffic_;
+  mutable Traffic seen_traffic_;  // what traffic() returned last
   std::array<Slot, operations_in_flight> slots_;
   Slot end_;
   std::vector<Posted> calls_;       // of the other ranks, as their oldest operation
@@ -434,8 +471,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   bool left_ = false;
   int pendings_ = 0;
   std::map<std::pair<int, int>, std::shared_ptr<MpiRank>> channels_;
-  std::weak_ptr<MpiRank> owner_;                        // of a channel: owns the communicator
-  std::array<std::shared_ptr<MpiRank>, 2> keep_alive_;  // while there are Pendings
+  std::weak_ptr<MpiRank> owner_;  // of a channel: owns the communicator
+  KeepAlive keep_alive_;          // while there are Pendings
   MpiFailureState::Clock::time_point ended_since_ = MpiFailureState::Clock::time_point::max();
 };
 

@@ -38,18 +38,27 @@ inline Nodes nodes_of(MPI_Comm comm) {
   MPI_Allgather(&key, 1, MPI_INT, keys.data(), 1, MPI_INT, comm);
   return Nodes(keys);
 }
+
+/// Whether MPI was initialised so that a progress thread may call it beside the rank's own.
+inline bool mpi_has_threads() {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  return level >= MPI_THREAD_MULTIPLE;
+}
 }  // namespace detail
 
 struct MpiOptions {
   double timeout_seconds = 600;         ///< after which a waiting rank gives up
   SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own collectives reduce and gather
+  bool async_progress = false;          ///< a thread advances operations while the rank computes
 };
 
 /// The groups of a mesh, which share their failures: a failure anywhere stops every rank with one sentence. Every rank
 /// of `parent` makes one, in the same order.
 ///
 /// Throws   Error(placement) unless the mesh has as many ranks as `parent`; Error(usage) for a timeout that is not
-///          above 0, or a sum order that is not offered or differs between ranks
+///          above 0, a sum order that is not offered or differs between ranks, or async_progress of an MPI that was not
+///          initialised for MPI_THREAD_MULTIPLE
 class MpiWorld {
  public:
   explicit MpiWorld(const Mesh& mesh, MpiOptions options = {}, MPI_Comm parent = MPI_COMM_WORLD)
@@ -71,12 +80,19 @@ class MpiWorld {
     groups_.replicas = groups_[Axis::Data];
     if (mesh.degrees().cp > 1) groups_.replicas = connect("the replicas", mesh.replicas(rank()));
     connect_nodes();
+    if (options.async_progress) start_progress();
   }
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+  ~MpiWorld() { stop_progress(); }
 
   const Mesh& mesh() const { return mesh_; }
   /// The nodes of the ranks.
   const Nodes& nodes() const { return nodes_; }
   int rank() const { return failures_->rank(); }
+
+  /// From now on this rank's operations advance in its own calls alone, as after each of the next three.
+  void stop_progress() { failures_->progress.stop(); }
 
   /// The communicators of this rank; copies are the same communicators.
   const RankGroups& groups() const { return groups_; }
@@ -88,6 +104,7 @@ class MpiWorld {
 
   /// This rank ended normally: a rank that waits for it, now or later, gets an Error(peer_lost).
   void leave() {
+    stop_progress();
     for (const auto& end : ends_) end->leave();
   }
 
@@ -95,6 +112,7 @@ class MpiWorld {
   /// second if the process of a rank is gone. False if not all ranks called it.
   bool end(double grace_seconds = 10) {
     using Clock = detail::MpiFailureState::Clock;
+    stop_progress();
     if (!failures_->failed()) leave();
     failures_->end();
     auto deadline = Clock::time_point::max();
@@ -155,6 +173,15 @@ class MpiWorld {
     groups_.across_nodes = connect("the replicas across nodes", groups.across);
   }
 
+  void start_progress() {
+    if (!detail::mpi_has_threads())
+      fail(
+          ErrorCode::usage,
+          "dspp: async progress of MPI ranks needs MPI_THREAD_MULTIPLE, but MPI offers less. Call MPI_Init_thread with "
+          "it, or set AsyncProgress::off.");
+    failures_->progress.start([failures = failures_.get()] { return detail::MpiRank::advance_all(*failures); });
+  }
+
   void check_sum_order() const {
     const int own = static_cast<int>(sum_order_);
     int ends[2] = {own, -own};
@@ -166,6 +193,7 @@ class MpiWorld {
   }
 
   bool abort(const std::string& reason, bool own_error, ErrorCode code) {
+    stop_progress();
     return failures_->fail(
         {ErrorCode::aborted, detail::aborted_sentence(rank(), reason), rank(), own_error, code, reason, false});
   }
@@ -178,12 +206,13 @@ class MpiWorld {
   std::vector<std::shared_ptr<detail::MpiRank>> ends_;
 };
 
-/// Initialises MPI and finalises it at its end, unless MPI is initialised already. run() makes one.
+/// Initialises MPI and finalises it at its end, unless MPI is initialised already; with threads for async progress.
+/// run() makes one.
 ///
 /// Throws   Error(state) if MPI was finalised before, since MPI can be initialised once per process
 class MpiSession {
  public:
-  MpiSession() {
+  explicit MpiSession(bool async_progress = false) {
     int begun = 0, over = 0;
     MPI_Initialized(&begun);
     MPI_Finalized(&over);
@@ -193,7 +222,7 @@ class MpiSession {
            "mpirun, or MPI_Init before the first.");
     if (begun != 0) return;
     int provided = 0;
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    MPI_Init_thread(nullptr, nullptr, async_progress ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     mine_ = true;
   }

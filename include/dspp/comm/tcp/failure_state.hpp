@@ -13,6 +13,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/comm/fingerprint.hpp>
+#include <dspp/comm/progress_thread.hpp>
 #include <dspp/comm/tcp/failure.hpp>
 #include <dspp/comm/tcp/links.hpp>
 
@@ -27,6 +28,7 @@ class TcpLine {
   /// "all_reduce(f32 x 100), the 2nd operation of the world": the oldest under way.
   virtual std::string where() = 0;
   virtual void advance() = 0;
+  virtual bool is_under_way() const = 0;
   /// Fails the world if a rank has yet to call the oldest operation.
   virtual void expire_oldest() = 0;
 
@@ -64,6 +66,8 @@ class TcpFailureState final : TcpInbox {
     return fail({code, sentence, culprit, true, code, sentence});
   }
 
+  /// For a ProgressThread: advances what can be advanced.
+  ProgressThread::Found advance_all();
   /// Sends and receives what can be; waits at most that long for the first. True if anything moved.
   bool poll(int milliseconds = 0) { return links_.poll(milliseconds); }
   /// Sends every rank that this one calls nothing more.
@@ -104,6 +108,9 @@ class TcpFailureState final : TcpInbox {
   std::map<std::pair<int, int>, std::deque<Fingerprint>> calls_;
   std::map<std::pair<int, int>, int> ready_;
   TcpLinks links_;
+
+ public:
+  ProgressThread progress;  ///< this rank uses all of it in its turns; last, since it uses the others
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -158,6 +165,19 @@ DSPP_INLINE void TcpFailureState::record(TcpFailure failure) {
   const std::string text = encoded(failure_);
   for (int r = 0; r < ranks(); ++r)
     links_.send(r, TcpKind::failure, 0, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+DSPP_INLINE ProgressThread::Found TcpFailureState::advance_all() {
+  using Found = ProgressThread::Found;
+  const std::uint64_t before = steps;
+  const bool moved = poll();
+  if (failed_) return Found::nothing;
+  Found found = Found::nothing;
+  for (TcpLine* line : active) {
+    line->advance();
+    if (line->is_under_way()) found = Found::waits;
+  }
+  return found == Found::waits && (moved || steps != before) ? Found::moved : found;
 }
 
 DSPP_INLINE void TcpFailureState::end() {

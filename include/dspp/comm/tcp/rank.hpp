@@ -25,7 +25,8 @@ namespace dspp::detail {
 
 /// Operations run in the order of issue: every rank must have sent an equal fingerprint, this rank's is sent at issue;
 /// then it does its share. While a rank waits in one group it also advances its operations in the other groups of the
-/// world, so the order of waits across groups cannot deadlock. Used by one thread.
+/// world, so the order of waits across groups cannot deadlock. Used by one thread, which takes turns with the world's
+/// ProgressThread, if it has one.
 class TcpRank final : public TcpLine, public std::enable_shared_from_this<TcpRank> {
  public:
   /// Group `number` of the world, the same on all its ranks; `members` are its world ranks.
@@ -39,7 +40,7 @@ class TcpRank final : public TcpLine, public std::enable_shared_from_this<TcpRan
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
   SumOrder sum_order() const { return SumOrder::rank; }
-  const Traffic& traffic() const { return *traffic_; }
+  const Traffic& traffic() const { return failures_->progress.read(*traffic_, seen_traffic_); }
   double timeout_seconds() const { return failures_->timeout_seconds; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
@@ -73,6 +74,7 @@ class TcpRank final : public TcpLine, public std::enable_shared_from_this<TcpRan
   void arrived(int world_rank) override { share_.arrived(world_rank); }
   std::string where() override { return completed_ < issued_ ? where(completed_) : std::string(); }
   void advance() override;
+  bool is_under_way() const override { return completed_ < issued_; }
   void expire_oldest() override;
 
   bool progress();
@@ -81,7 +83,8 @@ class TcpRank final : public TcpLine, public std::enable_shared_from_this<TcpRan
   void await(std::uint64_t operation);
   void wait(std::uint64_t ticket);
   void drop(std::uint64_t ticket) noexcept;
-  void release();
+  /// Of the last Pending; returns what may be the last owner of this.
+  [[nodiscard]] std::shared_ptr<TcpRank> release();
   [[noreturn]] void stop();
   void fail_gone(int r);
   void fail_timeout();
@@ -93,6 +96,7 @@ class TcpRank final : public TcpLine, public std::enable_shared_from_this<TcpRan
   int rank_;
   TcpShare share_;
   std::shared_ptr<Traffic> traffic_;
+  mutable Traffic seen_traffic_;  // what traffic() returned last
   std::array<Slot, operations_in_flight> slots_;
   std::vector<Posted> calls_;       // of the other ranks, as their oldest operation
   std::vector<PlaceNames> places_;  // their call sites
@@ -132,6 +136,7 @@ DSPP_INLINE TcpRank::TcpRank(std::shared_ptr<TcpFailureState> failures, int line
 }
 
 DSPP_INLINE TcpRank& TcpRank::channel(int from, int to) {
+  const auto turn = failures_->progress.turn();
   std::shared_ptr<TcpRank>& end = channels_[{from, to}];
   if (!end)
     end.reset(new TcpRank(failures_, line_ + (from < to ? 1 : 2), channel_name(world_rank(from), world_rank(to)),
@@ -140,6 +145,8 @@ DSPP_INLINE TcpRank& TcpRank::channel(int from, int to) {
 }
 
 DSPP_INLINE Posted& TcpRank::open(Collective collective, PurposeAt purpose, int root) {
+  const auto turn = failures_->progress.turn();
+  failures_->progress.rethrow();
   if (failures_->failed()) failures_->rethrow();
   if (issued_ >= operations_in_flight) await(issued_ - operations_in_flight);
   Posted& posted = slot(issued_).posted;
@@ -155,6 +162,7 @@ DSPP_INLINE Posted& TcpRank::open(Collective collective, PurposeAt purpose, int 
 }
 
 DSPP_INLINE Pending<> TcpRank::publish() {
+  const auto turn = failures_->progress.turn();
   Slot& mine = slot(issued_);
   Fingerprint words;
   write_fingerprint(mine.posted, words);
@@ -172,20 +180,28 @@ DSPP_INLINE Pending<> TcpRank::publish() {
     keep_alive_ = shared_from_this();
     failures_->active.push_back(this);
   }
+  failures_->progress.begin(mine.posted.bytes());
   static constexpr Completion completion = {
       [](void* who, std::uint64_t ticket) { static_cast<TcpRank*>(who)->wait(ticket); },
       [](void* who, std::uint64_t ticket) noexcept { static_cast<TcpRank*>(who)->drop(ticket); },
-      [](const void* who, std::uint64_t ticket) { return static_cast<const TcpRank*>(who)->completed_ > ticket; }};
+      [](const void* who, std::uint64_t ticket) {
+        const auto* const rank = static_cast<const TcpRank*>(who);
+        const auto its_turn = rank->failures_->progress.turn();
+        return rank->completed_ > ticket;
+      }};
   return Pending<>(&completion, this, issued_ - 1);
 }
 
 DSPP_INLINE void TcpRank::poll() {
+  const auto turn = failures_->progress.turn();
+  failures_->progress.rethrow();
   failures_->poll();
   if (!failures_->failed()) progress();
   if (failures_->failed()) stop();
 }
 
 DSPP_INLINE void TcpRank::expire() {
+  const auto turn = failures_->progress.turn();
   for (TcpLine* line : failures_->active) line->expire_oldest();
   if (failures_->failed()) stop();
 }
@@ -195,6 +211,7 @@ DSPP_INLINE void TcpRank::expire_oldest() {
 }
 
 DSPP_INLINE void TcpRank::abort(const Error& error) {
+  const auto turn = failures_->progress.turn();
   const std::string reason = error.what();
   failures_->fail(
       {ErrorCode::aborted, aborted_sentence(failures_->rank(), reason), failures_->rank(), true, error.code(), reason});
@@ -277,15 +294,22 @@ DSPP_INLINE void TcpRank::await(std::uint64_t operation) {
 }
 
 DSPP_INLINE void TcpRank::wait(std::uint64_t ticket) {
+  std::shared_ptr<TcpRank> last;  // destroyed after the turn
+  const auto turn = failures_->progress.turn();
   struct Release {
     TcpRank& rank;
-    ~Release() { rank.release(); }
-  } on_exit{*this};
+    std::shared_ptr<TcpRank>& last;
+    ~Release() { last = rank.release(); }
+  } on_exit{*this, last};
+  failures_->progress.rethrow();
   await(ticket);
 }
 
 DSPP_INLINE void TcpRank::drop(std::uint64_t ticket) noexcept {
-  if (completed_ <= ticket && std::uncaught_exceptions() > slot(ticket).exceptions) {
+  std::shared_ptr<TcpRank> last;
+  const auto turn = failures_->progress.turn();
+  const bool unwinds = std::uncaught_exceptions() > slot(ticket).exceptions;
+  if (completed_ <= ticket && (unwinds || failures_->progress.has_thrown())) {
     failures_->fail(ErrorCode::peer_lost,
                     "dspp: the other ranks need " + name() + " in " + where(ticket) +
                         ", but it gave up after an exception. See the error of " + name() + ".",
@@ -297,13 +321,13 @@ DSPP_INLINE void TcpRank::drop(std::uint64_t ticket) noexcept {
     } catch (const Error&) {  // the world keeps the error and throws it to every later caller
     }
   }
-  release();
+  last = release();
 }
 
-DSPP_INLINE void TcpRank::release() {
-  if (--pendings_ > 0) return;
+DSPP_INLINE std::shared_ptr<TcpRank> TcpRank::release() {
+  if (--pendings_ > 0) return {};
   std::erase(failures_->active, static_cast<TcpLine*>(this));
-  const auto last = std::exchange(keep_alive_, {});
+  return std::exchange(keep_alive_, {});
 }
 
 DSPP_INLINE void TcpRank::stop() {

@@ -31,8 +31,12 @@ class TcpFailureState;
 ///          0; what detail::meet() throws
 class TcpWorld {
  public:
-  /// A rank that waits gives up after the timeout, here and in each operation.
-  TcpWorld(const Mesh& mesh, const TcpPlace& place, double timeout_seconds = 600);
+  /// A rank that waits gives up after the timeout, here and in each operation. With async progress a thread advances
+  /// operations while the rank computes.
+  TcpWorld(const Mesh& mesh, const TcpPlace& place, double timeout_seconds = 600, bool async_progress = false);
+  TcpWorld(const TcpWorld&) = delete;
+  TcpWorld& operator=(const TcpWorld&) = delete;
+  ~TcpWorld();
 
   const Mesh& mesh() const { return mesh_; }
   /// The machines of the ranks.
@@ -40,6 +44,9 @@ class TcpWorld {
   int rank() const;
   /// The communicators of this rank; copies are the same communicators.
   const RankGroups& groups() const { return groups_; }
+
+  /// From now on this rank's operations advance in its own calls alone, as after each of the next three.
+  void stop_progress();
 
   /// This rank failed with an error: every other rank gets `reason` in an Error(aborted). True if this is the first
   /// failure that this rank knows.
@@ -71,7 +78,8 @@ class TcpWorld {
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE TcpWorld::TcpWorld(const Mesh& mesh, const TcpPlace& place, double timeout_seconds) : mesh_(mesh) {
+DSPP_INLINE TcpWorld::TcpWorld(const Mesh& mesh, const TcpPlace& place, double timeout_seconds, bool async_progress)
+    : mesh_(mesh) {
   if (!(timeout_seconds > 0))
     fail(ErrorCode::usage, "dspp: a world of TCP ranks needs a timeout above 0 seconds, but got " +
                                std::to_string(timeout_seconds) + ". Leave it out for 600.");
@@ -89,12 +97,21 @@ DSPP_INLINE TcpWorld::TcpWorld(const Mesh& mesh, const TcpPlace& place, double t
       groups_[axis] = connect(std::string("axis ") + name_of(axis), mesh.members(axis, rank()));
   groups_.replicas = groups_[Axis::Data];
   if (mesh.degrees().cp > 1) groups_.replicas = connect("the replicas", mesh.replicas(rank()));
-  const int on_node = nodes_->replicas_on_node(mesh);
-  if (on_node == 0) return;
-  const AxisGroup replicas = mesh.replicas(rank());
-  const NodeGroups by_node(replicas, replicas.position(rank()), on_node);
-  if (on_node > 1) groups_.node_replicas = connect("the node's replicas", by_node.within);
-  groups_.across_nodes = connect("the replicas across nodes", by_node.across);
+  if (const int on_node = nodes_->replicas_on_node(mesh); on_node > 0) {
+    const AxisGroup replicas = mesh.replicas(rank());
+    const NodeGroups by_node(replicas, replicas.position(rank()), on_node);
+    if (on_node > 1) groups_.node_replicas = connect("the node's replicas", by_node.within);
+    groups_.across_nodes = connect("the replicas across nodes", by_node.across);
+  }
+  if (async_progress) failures_->progress.start([failures = failures_.get()] { return failures->advance_all(); });
+}
+
+DSPP_INLINE TcpWorld::~TcpWorld() {
+  stop_progress();
+}
+
+DSPP_INLINE void TcpWorld::stop_progress() {
+  failures_->progress.stop();
 }
 
 DSPP_INLINE Tcp TcpWorld::connect(const std::string& name, const AxisGroup& members) {
@@ -108,6 +125,7 @@ DSPP_INLINE int TcpWorld::rank() const {
 }
 
 DSPP_INLINE void TcpWorld::leave() {
+  stop_progress();
   failures_->end();
 }
 
@@ -124,11 +142,13 @@ DSPP_INLINE bool TcpWorld::abort(const std::string& reason) {
 }
 
 DSPP_INLINE bool TcpWorld::abort(const std::string& reason, bool own_error, ErrorCode code) {
+  stop_progress();
   return failures_->fail(
       {ErrorCode::aborted, detail::aborted_sentence(rank(), reason), rank(), own_error, code, reason});
 }
 
 DSPP_INLINE bool TcpWorld::end(double grace_seconds) {
+  stop_progress();
   failures_->end();
   auto deadline = detail::TcpClock::time_point::max();
   while (!failures_->all_ended()) {

@@ -15,6 +15,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/comm/flight_recorder.hpp>
 #include <dspp/comm/last_resort.hpp>
+#include <dspp/comm/progress_thread.hpp>
 
 namespace dspp::detail {
 
@@ -27,7 +28,8 @@ inline constexpr const char* no_memory_words = "dspp: no memory";
 
 using Clock = std::chrono::steady_clock;
 
-/// Where a rank's thread sleeps. Only that thread uses `active`, its ends of groups with operations under way.
+/// Where a rank's thread sleeps, and its ends of groups with operations under way, `active`, which it uses in its turns
+/// alone.
 struct alignas(cache_line_bytes) WaitSlot {
   std::atomic<int> sleepers{0};
   std::atomic<bool> left{false};
@@ -35,7 +37,8 @@ struct alignas(cache_line_bytes) WaitSlot {
   std::mutex mutex;
   std::condition_variable called;
   std::vector<ThreadRank*> active;
-  FlightRecorder flights;  // written by that thread, read by all
+  FlightRecorder flights;   // written in its turns, read by all
+  ProgressThread progress;  // last: it uses the others
 };
 
 /// What a rank waits for in a long sleep: the world ranks that have yet to call its operation.

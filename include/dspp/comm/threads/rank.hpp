@@ -35,7 +35,8 @@ struct WaitPolicy {
 ///   drained  no other rank still accesses this rank's memory
 ///
 /// While a rank waits in one group it also advances its operations in the other groups of the world, so the order of
-/// waits across groups cannot deadlock. Used by one thread at a time.
+/// waits across groups cannot deadlock. Used by one thread at a time, which takes turns with the rank's ProgressThread,
+/// if it has one.
 class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
  public:
   /// Counts in `traffic`, which an end shares with its channels.
@@ -51,7 +52,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   int rank() const { return rank_; }
   int size() const { return table_->size(); }
   SumOrder sum_order() const { return table_->sum_order; }
-  const Traffic& traffic() const { return *traffic_; }
+  const Traffic& traffic() const { return progress_thread().read(*traffic_, seen_traffic_); }
   double timeout_seconds() const { return std::chrono::duration<double>(wait_policy_.timeout).count(); }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
@@ -73,6 +74,9 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   void expire();
   void abort(const Error& error);
 
+  /// For a ProgressThread: advances what can be advanced of that rank of the world.
+  static ProgressThread::Found advance_all(ThreadFailureState& failures, int world_rank);
+
  private:
   enum class Stage { called, moved, drained };
 
@@ -84,6 +88,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   int world_rank() const { return table_->world_rank(rank_); }
   std::vector<ThreadRank*>& active() const { return failures().wait_slot(world_rank()).active; }
   FlightRecorder& flights() const { return failures().wait_slot(world_rank()).flights; }
+  ProgressThread& progress_thread() const { return failures().wait_slot(world_rank()).progress; }
+  [[nodiscard]] auto turn() const { return progress_thread().turn(); }
 
   // --- progress: no waiting, no throwing
 
@@ -141,7 +147,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   void wait(std::uint64_t ticket);
   void drop(std::uint64_t ticket) noexcept;
-  void release();
+  /// Of the last Pending; returns what may be the last owner of this.
+  [[nodiscard]] std::shared_ptr<ThreadRank> release();
   [[noreturn]] void stop();
 
   /// After a failure: returns when no other rank of the group accesses this rank's memory. None starts to any more.
@@ -176,6 +183,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   MakeShare make_share_;
   std::unique_ptr<RankShare> share_;
   std::shared_ptr<Traffic> traffic_;
+  mutable Traffic seen_traffic_;  ///< what traffic() returned last
   std::size_t device_ends_ = 0;
   std::map<std::pair<int, int>, std::shared_ptr<ThreadRank>> channels_;
   Stage stage_ = Stage::called;  // of the operation completed_
@@ -206,6 +214,8 @@ DSPP_INLINE std::shared_ptr<ThreadRank> ThreadRank::on_device(MakeShare make_sha
 }
 
 DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, int root) {
+  const auto turn = this->turn();
+  progress_thread().rethrow();
   if (failures().failed()) failures().rethrow();
   if (issued_ >= operations_in_flight) {
     const std::uint64_t before = issued_ - operations_in_flight;
@@ -229,6 +239,7 @@ DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, i
 }
 
 DSPP_INLINE Pending<> ThreadRank::publish() {
+  const auto turn = this->turn();
   share_->issue(issued_);
   if (pendings_ == 0) {
     active().reserve(active().size() + 1);  // may throw: before anything has changed
@@ -242,14 +253,33 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
   table_->progress(rank_).posted.store(++issued_);
   table_->wake_others(rank_);
   if (share_->is_asynchronous()) progress();
+  progress_thread().begin(table_->slot(rank_, issued_ - 1).bytes());
   static constexpr Completion completion = {
       [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
       [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); },
-      [](const void* who, std::uint64_t ticket) { return static_cast<const ThreadRank*>(who)->completed_ > ticket; }};
+      [](const void* who, std::uint64_t ticket) {
+        const auto* const rank = static_cast<const ThreadRank*>(who);
+        const auto its_turn = rank->turn();
+        return rank->completed_ > ticket;
+      }};
   return Pending<>(&completion, this, issued_ - 1);
 }
 
+DSPP_INLINE ProgressThread::Found ThreadRank::advance_all(ThreadFailureState& failures, int world_rank) {
+  using Found = ProgressThread::Found;
+  if (failures.failed()) return Found::nothing;
+  Found found = Found::nothing;
+  for (ThreadRank* end : failures.wait_slot(world_rank).active) {
+    if (end->share_->is_asynchronous()) continue;  // of a device, which the rank's thread has
+    if (end->advance()) return Found::moved;
+    if (end->completed_ < end->issued_) found = Found::waits;
+  }
+  return found;
+}
+
 DSPP_INLINE void ThreadRank::poll() {
+  const auto turn = this->turn();
+  progress_thread().rethrow();
   if (!failures().failed() && !progress())
     for (ThreadRank* end : active())
       if (end->completed_ < end->issued_) end->fail_if_a_peer_left();
@@ -261,6 +291,7 @@ DSPP_INLINE void ThreadRank::abort(const Error& error) {
 }
 
 DSPP_INLINE void ThreadRank::expire() {
+  const auto turn = this->turn();
   for (ThreadRank* end : active())
     if (end->completed_ < end->issued_ && end->stage_ == Stage::called) end->fail_timeout();
   if (failures().failed()) stop();
@@ -309,16 +340,23 @@ DSPP_INLINE bool ThreadRank::all_called() {
 }
 
 DSPP_INLINE void ThreadRank::wait(std::uint64_t ticket) {
+  std::shared_ptr<ThreadRank> last;  // destroyed after the turn, whose lock it may own
+  const auto turn = this->turn();
   struct Release {
     ThreadRank& rank;
-    ~Release() { rank.release(); }
-  } on_exit{*this};
+    std::shared_ptr<ThreadRank>& last;
+    ~Release() { last = rank.release(); }
+  } on_exit{*this, last};
+  progress_thread().rethrow();
   await([&] { return completed_ > ticket; });
 }
 
 DSPP_INLINE void ThreadRank::drop(std::uint64_t ticket) noexcept {
+  std::shared_ptr<ThreadRank> last;  // as in wait()
+  const auto turn = this->turn();
+  const bool unwinds = std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight];
   try {
-    if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
+    if (completed_ <= ticket && (unwinds || progress_thread().has_thrown())) {
       failures().fail(ErrorCode::peer_lost,
                       "dspp: the other ranks need " + name() + " in " + where(ticket) +
                           ", but it gave up after an exception. See the error of " + name() + ".",
@@ -332,13 +370,13 @@ DSPP_INLINE void ThreadRank::drop(std::uint64_t ticket) noexcept {
     withdraw();
   } catch (const Error&) {  // the group keeps the error and throws it to every later caller
   }
-  release();
+  last = release();
 }
 
-DSPP_INLINE void ThreadRank::release() {
-  if (--pendings_ > 0) return;
+DSPP_INLINE std::shared_ptr<ThreadRank> ThreadRank::release() {
+  if (--pendings_ > 0) return {};
   std::erase(active(), this);
-  const auto last = std::move(keep_alive_);
+  return std::move(keep_alive_);
 }
 
 DSPP_INLINE void ThreadRank::stop() {

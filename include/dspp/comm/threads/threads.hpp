@@ -42,9 +42,9 @@ struct ThreadOptions {
 class ThreadGroup;
 
 /// One rank's handle on a thread group; copies share it. Used by one thread at a time.
-/// Cost: an operation is posted at issue and done in wait(), directly between the ranks' buffers, without temporaries;
-/// one to two microseconds for a small one when the ranks have a core each. At most 16 operations of a group are in
-/// flight; one more completes the oldest first.
+/// Cost: an operation is posted at issue and done in wait(), or before by the rank's progress thread, if it has one,
+/// directly between the ranks' buffers, without temporaries; one to two microseconds for a small one when the ranks
+/// have a core each. At most 16 operations of a group are in flight; one more completes the oldest first.
 /// Memory: no data. A slot keeps the capacity of its longest list of pairs; after that calls allocate nothing.
 class Threads : public detail::Posting<detail::ThreadRank> {
  public:
@@ -89,6 +89,13 @@ class ThreadGroup {
 
   /// Rank `rank` runs again: undoes leave().
   void join(int rank);
+
+  /// From now on a thread advances the operations of rank `rank` in all groups of the world while the rank's own
+  /// computes. Called by that, which calls stop_progress() before it ends.
+  ///
+  /// Throws   Error(out_of_memory) if the system has no thread
+  void start_progress(int rank);
+  void stop_progress(int rank);
 
   /// The world rank that the first failure is blamed on; -1 if there is none.
   int culprit() const;
@@ -151,6 +158,14 @@ DSPP_INLINE std::string ThreadGroup::last_operations() const {
 }
 DSPP_INLINE void ThreadGroup::join(int rank) {
   table_->failures->wait_slot(world_rank(rank)).left.store(false);
+}
+DSPP_INLINE void ThreadGroup::start_progress(int rank) {
+  detail::ThreadFailureState& failures = *table_->failures;
+  const int own = world_rank(rank);
+  failures.wait_slot(own).progress.start([&failures, own] { return detail::ThreadRank::advance_all(failures, own); });
+}
+DSPP_INLINE void ThreadGroup::stop_progress(int rank) {
+  table_->failures->wait_slot(world_rank(rank)).progress.stop();
 }
 DSPP_INLINE void ThreadGroup::set_last_resort(detail::LastResort* last, double seconds) {
   table_->failures->set_last_resort(last, seconds);
