@@ -8,11 +8,12 @@
 #include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/delayed.hpp>
 #include <dspp/placement/dimension_rules.hpp>
-#include <dspp/placement/placed.hpp>
 #include <dspp/placement/offload.hpp>
+#include <dspp/placement/placed.hpp>
 #include <dspp/placement/policy.hpp>
 #include <dspp/placement/policy_members.hpp>
 #include <dspp/placement/replica_traffic.hpp>
 #include <dspp/placement/rules.hpp>
 #include <dspp/placement/selective_recompute.hpp>
+#include <dspp/placement/speculative.hpp>
 #include <dspp/placement/state.hpp>

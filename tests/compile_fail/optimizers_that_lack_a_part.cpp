@@ -5,9 +5,9 @@
 // expected-error {{length, but this one has none that fits. Write it as in the concept IsOptimizer,}}
 // expected-error {{dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update,}}
 // expected-error {{for all else, but this one lacks one of them, or has direction, too. See Muon.}}
-// expected-error {{dspp: Delayed<1> needs an optimizer that updates each element by itself, such as AdamW, since the}}
-// expected-error {{ranks do not meet in its update, but this one asks for norms or matrices. Take another, or drop}}
-// expected-error {{Delayed.}}
+// expected-error {{dspp: Delayed<1> and Speculative need an optimizer that updates each element by itself, such as}}
+// expected-error {{AdamW, since the ranks do not meet in its update, but this one asks for norms or matrices. Take}}
+// expected-error {{another, or drop it.}}
 #include <dspp/engine/engine_types.hpp>
 #include <dspp/optim/lamb.hpp>
 #include <dspp/optim/muon.hpp>
@@ -56,12 +56,12 @@ struct Mine : AdamW {
 static_assert(detail::check_optimizer_type<Mine, float>());
 }  // namespace optimizer_of_matrices_without_update
 
-/// Ranks that would meet in an update that is delayed.
+/// Ranks that would meet in an update that is delayed, or begins in backward.
 namespace optimizer_of_norms_that_is_delayed {
 #ifdef DSPP_TWIN
 using Mine = Sgd;
 #else
 using Mine = Lamb;
 #endif
-static_assert(detail::check_delayed<Policy<Delayed<1>>, Mine>());
+static_assert(detail::check_delayed<Policy<Delayed<1>>, Mine>() && detail::check_delayed<Policy<Speculative>, Mine>());
 }  // namespace optimizer_of_norms_that_is_delayed

@@ -2,7 +2,6 @@
 /// One training step: composes model, optimizer, replicas and tape, and contains none of them.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
@@ -173,8 +172,7 @@ class Engine {
   }
   /// Sets the run number of a training that has none yet; the same on every rank.
   constexpr void name_run(std::uint64_t run) { run_ = run; }
-  /// Discards gradients and resumes at `progress`, after the tensors were replaced. The loss scale is restored if both
-  /// are dynamic; else it is that of the configuration.
+  /// Discards gradients and resumes at `progress`, after the tensors were replaced; a dynamic loss scale at its own.
   constexpr void resume(const TrainingProgress& progress);
   /// Ends what is in flight, so that tensors may be replaced by others of their extents.
   constexpr void settle() { finish_step(), state_.end_update(), state_.settle(), graphs_.forget(); }
@@ -204,7 +202,7 @@ class Engine {
   constexpr const Optimizer& optimizer() const { return optimizer_; }
   /// Other hyper-parameters from the next step on, the same on every rank; the learning rate stays.
   constexpr void set_optimizer(const Optimizer& optimizer) {
-    check_optimizer(optimizer), optimizer_ = optimizer, graphs_.forget();
+    check_optimizer(optimizer), optimizer_ = optimizer, graphs_.forget(), state_.speculative().drop();
   }
   /// This rank's shard of the optimizer state.
   constexpr ShardedState<T, D>& state() { return finish_step(), state_; }
@@ -321,7 +319,7 @@ constexpr void Engine<Model, Optimizer>::abandon(MicroStep<D, B>& micro) {
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::drop_step() {
   abandon(own_);
-  replicas().drop_step();
+  state_.speculative().drop(), replicas().drop_step();
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
   micro_steps_ = forwards_ = 0;
   ++begun_;
@@ -418,6 +416,8 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   micro.reports_.clear(), micro.targets_ = {};
   guard_.before_backward(micro.suspect_, micro_steps_ + 1);
   for (Unit<T, D>* unit : units()) unit->begin_pass();
+  if (replicas().config().speculates && micro_steps_ + 1 == sizes_.accumulate)
+    state_.begin_updates(!check_.due(), optimizer_, scalars_of_update(), scale_.value());
   detail::with_sentence("backward", site, [&] { micro.tape_.backward(loss.slot(), std::move(seed)); });
   micro.tape_.clear();
   detail::require_means_of_loss(reported);

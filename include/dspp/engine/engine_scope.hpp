@@ -71,7 +71,8 @@ constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConf
           config.prefetch_bytes,
           config.live_bytes,
           P::delays_updates ? config.delay_after : never_delayed,
-          config.error_feedback};
+          config.error_feedback,
+          P::speculates};
 }
 
 }  // namespace dspp::detail

@@ -71,14 +71,15 @@ constexpr bool check_optimizer_type() {
   return true;
 }
 
-/// P's update may be delayed, by an optimizer of type O.
+/// P's update may be delayed, or begin in backward, by an optimizer of type O.
 template <class P, class O>
 constexpr bool check_delayed() {
   using S = Compute<typename P::Element>;
-  static_assert(!P::delays_updates || !(HasDirection<O, S> || asks_for_matrices<O>),
-                "dspp: Delayed<1> needs an optimizer that updates each element by itself, such as AdamW, since the "
-                "ranks do not meet in its update, but this one asks for norms or matrices. Take another, or drop "
-                "Delayed.");
+  static_assert(
+      !(P::delays_updates || P::speculates) || !(HasDirection<O, S> || asks_for_matrices<O>),
+      "dspp: Delayed<1> and Speculative need an optimizer that updates each element by itself, such as AdamW, "
+      "since the ranks do not meet in its update, but this one asks for norms or matrices. Take another, or "
+      "drop it.");
   return true;
 }
 

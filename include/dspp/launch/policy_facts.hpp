@@ -32,7 +32,8 @@ Facts policy_facts() {
       .add("bits of reduced elements", P::replica_traffic.reduce_bits)
       .add("error feedback", P::replica_traffic.feeds_errors_back)
       .add("overlap", P::replica_traffic.overlaps)
-      .add("delayed updates", P::delays_updates);
+      .add("delayed updates", P::delays_updates)
+      .add("speculative updates", P::speculates);
   for (Axis axis : all_axes)
     if (axis != Axis::Data) facts.add(name_of(axis), P::degrees[axis]);
   return facts;

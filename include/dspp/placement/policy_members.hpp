@@ -11,6 +11,7 @@
 #include <dspp/placement/offload.hpp>
 #include <dspp/placement/replica_traffic.hpp>
 #include <dspp/placement/selective_recompute.hpp>
+#include <dspp/placement/speculative.hpp>
 #include <dspp/tensor/device.hpp>
 
 namespace dspp {
@@ -157,6 +158,8 @@ inline constexpr Role role_of<SelectiveRecompute<What>> =
     std::is_same_v<What, ActivationFunctions> ? Role::functions : Role::norms;
 template <int N>
 inline constexpr Role role_of<Delayed<N>> = Role::delay;
+template <>
+inline constexpr Role role_of<Speculative> = Role::delay;
 template <Device D>
 inline constexpr Role role_of<D> = Role::device;
 

@@ -10,6 +10,7 @@
 
 #if DSPP_HAS_DEFINITIONS()
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -32,16 +33,16 @@ class HostLane {
   HostLane() = default;
   HostLane(const HostLane&) = delete;
   HostLane& operator=(const HostLane&) = delete;
-  /// Waits for work under way, and forgets what it threw.
+  /// Waits for work under way, and forgets what it threw, and what was to come after it.
   ~HostLane();
 
-  /// Begins work(on), which launches operations in the memory `on`, after all that were issued in the rank's memory.
-  /// Until wait() the rank writes nothing that the work reads, and reads nothing that it writes; blocks that it uses
-  /// stay. It takes none. One at a time.
+  /// Begins work(on), which launches operations in the memory `on`, after all that were issued in the rank's memory and
+  /// after the work before. Until wait() the rank writes nothing that the work reads, and reads nothing that it writes;
+  /// blocks that it uses stay. It takes none. After work that throws, what is given until wait() is not done.
   void start(Pool& memory, std::function<void(Pool& on)> work);
   /// What is issued in the rank's memory from now on comes after the work.
   ///
-  /// Throws   what the work threw, each time until other work begins
+  /// Throws   what work threw, each time until other work is given
   void wait();
 
  private:
@@ -95,9 +96,10 @@ class Lane {
 struct HostLane::State {
   std::mutex mutex;
   std::condition_variable changed;
-  std::function<void(Pool&)> work;
+  std::deque<std::function<void(Pool&)>> works;  ///< the first is under way
   std::exception_ptr thrown;
-  bool is_under_way = false, ends = false;
+  bool was_seen = false;  ///< by a wait()
+  bool ends = false;
   Pool memory;
   std::thread thread;  // last: it uses the others
 
@@ -107,9 +109,9 @@ struct HostLane::State {
 #endif
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return ends || work; });
-      if (!work) return;
-      const auto now = std::exchange(work, nullptr);
+      changed.wait(lock, [&] { return ends || !works.empty(); });
+      if (works.empty()) return;
+      const auto& now = works.front();  // stays where it is while others are added
       lock.unlock();
       std::exception_ptr error;
       try {
@@ -118,8 +120,9 @@ struct HostLane::State {
         error = std::current_exception();
       }
       lock.lock();
-      thrown = error, is_under_way = false;
-      changed.notify_all();
+      error ? works.clear() : works.pop_front();
+      if (error) thrown = error, was_seen = false;
+      if (works.empty()) changed.notify_all();
     }
   }
 };
@@ -129,6 +132,7 @@ DSPP_INLINE HostLane::~HostLane() {
   {
     const std::lock_guard lock(state_->mutex);
     state_->ends = true;
+    if (state_->works.size() > 1) state_->works.resize(1);
   }
   state_->changed.notify_all();
   state_->thread.join();
@@ -143,8 +147,9 @@ DSPP_INLINE void HostLane::start(Pool&, std::function<void(Pool&)> work) {
   }
   {
     const std::lock_guard lock(state_->mutex);
-    state_->work = std::move(work);
-    state_->is_under_way = true, state_->thrown = nullptr;
+    if (state_->thrown && !state_->was_seen) return;
+    state_->thrown = nullptr;
+    state_->works.push_back(std::move(work));
   }
   state_->changed.notify_all();
 }
@@ -152,7 +157,8 @@ DSPP_INLINE void HostLane::start(Pool&, std::function<void(Pool&)> work) {
 DSPP_INLINE void HostLane::wait() {
   if (!state_) return;
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return !state_->is_under_way; });
+  state_->changed.wait(lock, [&] { return state_->works.empty(); });
+  state_->was_seen = true;
   if (state_->thrown) std::rethrow_exception(state_->thrown);
 }
 

@@ -55,6 +55,19 @@ struct Bucket {
   }
 };
 
+/// What hears of reductions of a backward as they are complete.
+template <class T, Device D>
+class OnReduced {
+ public:
+  /// A bucket's reduced gradient is complete.
+  virtual void reduced(Bucket<T, D>& b) noexcept = 0;
+  /// It is about to change: its parameters have had more gradients.
+  virtual void changes(Bucket<T, D>& b) noexcept = 0;
+
+ protected:
+  constexpr ~OnReduced() = default;
+};
+
 /// The first buckets of a unit.
 template <class T, Device D>
 struct BucketSpan {

@@ -6,13 +6,12 @@
 #include <functional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <dspp/base/list.hpp>
 #include <dspp/base/otherwise.hpp>
 #include <dspp/ops/step_verdict.hpp>
-#include <dspp/ops/update.hpp>
 #include <dspp/tensor/lane.hpp>
+#include <dspp/zero/lane_update.hpp>
 #include <dspp/zero/replicas.hpp>
 
 namespace dspp {
@@ -97,12 +96,6 @@ class DelayedUpdate {
     Storage<Memory<D>> gradient;  ///< of the last step
     Tensor<T, 1, D> values;       ///< of the next one
   };
-  struct Copy {
-    std::byte* to;
-    const std::byte* from;
-    Size bytes;
-  };
-
   constexpr Storage<Memory<D>> new_gradient(const Bucket<T, D>& b, Memory<D>& memory) const {
     return {memory, replicas_->gradient_bytes(replicas_->owned(b).count()), Category::gradients, "delayed gradients"};
   }
@@ -112,29 +105,16 @@ class DelayedUpdate {
     return Tensor<T, 1, D>::uninitialized(own, memory, Category::parameters, "values of an update");
   }
 
-  /// The work knows addresses alone: handles of blocks belong to the rank's thread.
   template <class G, class Optimizer, class ShardOf>
   std::function<void(Memory<D>&)> work(const Optimizer& optimizer, ShardOf& shard, const UpdateScalars& scalars) {
-    using Updated = FlatRange<T, G, Compute<T>>;
-    std::vector<Copy> copies;
-    std::vector<std::pair<Updated, RangeSettings>> ranges;
+    detail::LaneUpdate<T, G, D> update;
     for (Part& part : parts_) {
       auto own = shard(*part.bucket);
-      copies.push_back(
-          {part.values.storage().data(), reinterpret_cast<const std::byte*>(own.values.data()), part.values.bytes()});
+      update.copy(part.values, own.values);
       own.values = part.values;
-      part.bucket->for_each_part(own.own, [&](const ParameterBase<D>& p, Size begin, Size end) {
-        ranges.emplace_back(own.template range<G>(begin, end, Optimizer::moment_count), p.update_settings());
-      });
+      update.update(own, Optimizer::moment_count);
     }
-    return [optimizer, scalars, step = step_.data(), copies = std::move(copies),
-            ranges = std::move(ranges)](Memory<D>& on) {
-      for (const Copy& copy : copies) D::copy(on, copy.to, copy.from, copy.bytes);
-      const auto each = [&](auto update) {
-        for (const auto& [range, settings] : ranges) update(range, settings);
-      };
-      update_ranges<T, G, Compute<T>, D>(on, optimizer, each, scalars, step);
-    };
+    return std::move(update).work(optimizer, scalars, step_.data());
   }
 
   Replicas<T, D>* replicas_;

@@ -29,9 +29,12 @@ struct ReplicaConfig {
   Size prefetch_bytes = next_unit, live_bytes = 0;  ///< as in EngineConfig
   Size delay_after = never_delayed;                 ///< updates before the first delayed one
   ErrorFeedback error_feedback{};                   ///< if traffic feeds errors back
+  bool speculates = false;                          ///< updates begin in backward
 
   /// Whether an engine keeps more than state between steps.
-  constexpr bool keeps_more_for_steps() const { return delay_after != never_delayed || traffic.feeds_errors_back; }
+  constexpr bool keeps_more_for_steps() const {
+    return delay_after != never_delayed || traffic.feeds_errors_back || speculates;
+  }
   /// Whether anything is in the host's memory beside D's: of a disk the windows, where D's memory is not the host's,
   /// and the reduced gradients of parameters that are there.
   template <Device D>

@@ -112,6 +112,8 @@ class Replicas {
   constexpr int number_of_new_bucket() { return ++buckets_; }
   /// The micro-step in which parameters count their pending gradients.
   constexpr CurrentMicroStep& micro_step() { return current_; }
+  /// Who hears of reductions from now on; null: nobody.
+  constexpr void set_on_reduced(OnReduced<T, D>* who) { on_reduced_ = who; }
   /// Numbers the micro-steps: ranks with different numbers do not match, since one threw and began the next.
   constexpr void begin_micro_step() {
     ++micro_step_;
@@ -307,6 +309,8 @@ class Replicas {
   constexpr Pending<> gather_on_node(BucketType& b, const StorageType& secondary, const StorageType& whole);
   constexpr void complete_oldest();
   constexpr bool complete_hop(Operation& o, Hop hop);
+  constexpr void check_scatter(const Operation& o);
+  constexpr void tell_of(const Operation& o);
   constexpr void add_summand(const Operation& o);
   constexpr void check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum);
 
@@ -333,6 +337,7 @@ class Replicas {
   Size counted_ = 0;  ///< bytes whose time the clock has
   CurrentMicroStep current_{};
   std::int64_t micro_step_ = 0;
+  OnReduced<T, D>* on_reduced_ = nullptr;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -441,59 +446,7 @@ constexpr void Replicas<T, D>::start_sum_over_copies(BucketType& b) {
   if (is_timed_) time_newest();
 }
 
-template <class T, Device D>
-constexpr void Replicas<T, D>::complete_oldest() {
-  Operation o = in_flight_.take_front();
-  gathers_ahead_ -= o.is_ahead;
-  o.pending.wait();
-  o.gathering.wait();
-  if (is_timed_) clock_.wait(flops_done(), o.arrives);
-  BucketType& b = *o.bucket;
-  if (o.has_hop) {
-    const bool done = complete_hop(o, hops_.take_front());
-    if (is_timed_ && counted_ < bytes_moved()) clock_.wait(flops_done(), time_of_new_bytes());
-    if (done) return;
-  }
-  if (!o.scatters) return;
-  if (!checks_reductions()) return o.summand ? add_summand(o) : void();
-  const Size bytes = slice_bytes(b);
-  if (!o.summand) prints_.begin(b.number);
-  if (o.summand) prints_.check_resting(b.number, b.reduced, bytes);
-  if (check_ == ReductionCheck::repeat && sums_in_rank_order() && !quantizes_gradients())
-    check_reduction(b, o.kept, o.summand ? o.summand : b.reduced);
-  if (o.summand) prints_.check_summand(b.number, b.sum, o.summand, bytes);
-  if (o.summand) add_summand(o);
-  if (o.summand) b.sum = {};  // the communicator's is of the summand
-  prints_.note_sum(b.number, b.sum, b.reduced, bytes);
-}
-
-template <class T, Device D>
-constexpr void Replicas<T, D>::add_summand(const Operation& o) {
-  const Shape<1> slice{{slice_of(*o.bucket)}};
-  with_gradient_type([&]<class G>(G) {
-    ops::add_into(Tensor<G, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<G, 1, D>::view(o.summand, 0, slice));
-  });
-}
-
-/// Reduces the bucket, of which `sum` is this rank's slice, twice more: each rank sums the previous rank's slice, then
-/// its own again, which restores `sum`. In rank order the bits do not depend on the rank that sums, so all three
-/// digests of a slice are equal. Allocates nothing.
-template <class T, Device D>
-constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum) {
-  const Size slice = slice_of(b), bytes = slice_bytes(b);
-  const auto note = [&](Size which) { prints_.add(b.number, which, sum, bytes); };
-  const auto reduce_rotated = [&](Size by) {
-    ops::rotate<D>(*memory_, whole.data(), gradient_bytes(b.count), by);
-    reduce_scatter(shards(), gradient_buffer(whole, b.count), gradient_buffer(sum, slice),
-                   PurposeAt(Purpose::check).of(subject(b)));
-  };
-  note(ReductionPrint::first);
-  reduce_rotated(bytes);
-  note(ReductionPrint::neighbour);
-  reduce_rotated(gradient_bytes(b.count) - bytes);
-  note(ReductionPrint::again);
-}
-
 }  // namespace dspp
 
+#include <dspp/zero/replica_completion.hpp>
 #include <dspp/zero/replica_hops.hpp>

@@ -13,6 +13,7 @@
 #include <dspp/optim/optimizer.hpp>
 #include <dspp/zero/delayed_update.hpp>
 #include <dspp/zero/materialize.hpp>
+#include <dspp/zero/speculative_update.hpp>
 #include <dspp/zero/state_store.hpp>
 #include <dspp/zero/unit.hpp>
 
@@ -52,7 +53,8 @@ class ShardedState {
   constexpr explicit ShardedState(Replicas<T, D>& replicas)
       : replicas_(&replicas),
         store_(replicas.memory(), replicas.host_memory(), replicas.config().optimizer, replicas.config().offload),
-        delayed_(replicas) {}
+        delayed_(replicas),
+        speculative_(replicas) {}
 
   /// Allocates the optimizer state of a bucket, none of a frozen one, in order of their numbers; masters
   /// start as the model's initial values.
@@ -72,11 +74,9 @@ class ShardedState {
   /// Moments per parameter of a bucket.
   constexpr int moments(const Bucket<T, D>& b) { return store_.moments(index_of(b)); }
   /// The state of a bucket, to read until another bucket's is asked for.
-  constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) { return delayed_.wait(), store_.fetch(index_of(b)); }
+  constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) { return wait(), store_.fetch(index_of(b)); }
   /// The same, to change until then.
-  constexpr OptimizerState<State, D>& change(const Bucket<T, D>& b) {
-    return delayed_.wait(), store_.change(index_of(b));
-  }
+  constexpr OptimizerState<State, D>& change(const Bucket<T, D>& b) { return wait(), store_.change(index_of(b)); }
   constexpr BucketShard<T, D> shard(Bucket<T, D>& b) {
     return {b, replicas_->owned(b), replicas_->owned_values(b), store_.fetch(index_of(b))};
   }
@@ -95,6 +95,7 @@ class ShardedState {
   /// Memory   the same, the values of one bucket if they are not on a disk, too
   template <class Check, class Update>
   constexpr void in_step(CommunicatorOf<D>& ranks, const Tensor<double, 1, D>& scalars, Check check, Update update) {
+    if (speculative_.is_used()) speculative_.judge(scalars);
     if (store_.tier() != Tier::disk) return check(), delayed_.finish(), update();
     OffloadFile<D>& of_values = replicas_->value_file();  // empty if they are in memory
     updates_ = true;
@@ -129,11 +130,13 @@ class ShardedState {
   }
   /// Before the first step, if the configuration keeps more than state between steps.
   ///
-  /// Memory   that of a DelayedUpdate, if updates are delayed; under LoCo the errors of quantized gradients
+  /// Memory   that of a DelayedUpdate or a SpeculativeUpdate, if the policy asks for it; under LoCo the errors of
+  ///          quantized gradients
   constexpr void prepare_steps(const List<Unit<T, D>*>& units) {
     for (Unit<T, D>* unit : units)
       for (Bucket<T, D>& b : unit->trained_buckets()) {
         if (replicas_->config().delay_after != never_delayed) delayed_.add(b);
+        if (replicas_->config().speculates) speculative_.add(b, store_.fetch(index_of(b)));
         if (replicas_->config().traffic.feeds_errors_back) replicas_->add_errors(b);
       }
   }
@@ -145,12 +148,30 @@ class ShardedState {
     delayed_.start(
         optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step);
   }
-  /// Ends it: values and state have it, and the next forward, too. Call on every rank. `between_steps`: nothing of a
-  /// step uses the values.
+  /// The updates that begin in backward.
+  constexpr SpeculativeUpdate<T, D>& speculative() { return speculative_; }
+  /// From now on, until the step, updates may begin as gradients are complete: see SpeculativeUpdate.
+  template <class Optimizer>
+  constexpr void begin_updates(bool may, const Optimizer& optimizer, const UpdateScalars& scalars, double loss_scale) {
+    const auto shard_of = [this](Bucket<T, D>& b) { return shard(b); };
+    speculative_.begin(may, optimizer, shard_of, scalars, loss_scale);
+  }
+  /// Within in_step(), takes over what was updated ahead by these scalars, and calls update(bucket, late_alone) for the
+  /// rest.
+  template <class Update>
+  constexpr void finish_updates(const UpdateScalars& scalars, Update update) {
+    const auto state = [this](const Bucket<T, D>& b) -> auto& {
+      return store_.fetch(index_of(b));
+    };
+    speculative_.finish(scalars, state, update);
+  }
+  /// Ends the update that a policy delays: values and state have it, and the next forward, too. Call on every rank.
+  /// `between_steps`: nothing of a step uses the values.
   ///
   /// Cost     if one is under way, under stages 1 and 2, an all-gather of the values over the replicas
   constexpr void end_update(bool between_steps = true) {
     replicas_->complete_all();  // they may read the values: of a forward that threw
+    speculative_.drop();
     if (!delayed_.is_under_way()) return;
     // clang-format off
     require(between_steps, "dspp: parameters under Delayed<1> need the end of a step to be read or set from outside, but one has begun, by a forward or a micro-step. End it first, or do it before.",
@@ -166,8 +187,9 @@ class ShardedState {
   }
   /// Moves the state of a bucket to `memory`, or if that is null to where it rests, as StateStore does.
   constexpr void move(const Bucket<T, D>& b, Memory<D>* memory) {
-    store_.move(index_of(b), memory ? *memory : store_.resting(index_of(b)));
-    delayed_.move(b, memory ? *memory : *b.resting);
+    Memory<D>& of_state = memory ? *memory : store_.resting(index_of(b));
+    wait(), store_.move(index_of(b), of_state);
+    delayed_.move(b, memory ? *memory : *b.resting), speculative_.move(b, memory ? *memory : *b.resting, of_state);
   }
   /// Writes what was changed outside of steps, and releases the memory that reading took.
   constexpr void settle() {
@@ -197,6 +219,8 @@ class ShardedState {
     Bucket<T, D>* bucket = nullptr;
     Storage<Memory<D>> values;
   };
+  /// Nothing changes state or reads it but the rank's own operations.
+  constexpr void wait() { speculative_.is_used() ? speculative_.drop() : delayed_.wait(); }
   static constexpr std::size_t index_of(const Bucket<T, D>& b) { return static_cast<std::size_t>(b.number - 1); }
   constexpr Size owned_bytes(const Bucket<T, D>& b) const {
     return replicas_->owned(b).count() * static_cast<Size>(sizeof(T));
@@ -255,6 +279,7 @@ class ShardedState {
   Replicas<T, D>* replicas_;
   StateStore<State, D> store_;
   DelayedUpdate<T, D> delayed_;  ///< behind the store, whose state its work changes
+  SpeculativeUpdate<T, D> speculative_;
   List<Before> before_;
   bool updates_ = false;  ///< within in_step(), unless the step is skipped
   Size loads_ = 0;

@@ -13,10 +13,11 @@ namespace dspp {
 namespace detail {
 template <class G, class Optimizer, class T, Device D>
 constexpr void update_parts(const Optimizer& optimizer, const BucketShard<T, D>& shard, Memory<D>& memory,
-                            const UpdateScalars& scalars, const double* step) {
+                            const UpdateScalars& scalars, const double* step, bool late_alone) {
   const auto parts = [&](auto update) {
     shard.bucket.for_each_part(shard.own, [&](const ParameterBase<D>& p, Size begin, Size end) {
-      update(shard.template range<G>(begin, end, Optimizer::moment_count), p.update_settings());
+      if (!late_alone || p.partial_over_tp())
+        update(shard.template range<G>(begin, end, Optimizer::moment_count), p.update_settings());
     });
   };
   update_ranges<T, G, Compute<T>, D>(memory, optimizer, parts, scalars, step);
@@ -24,22 +25,23 @@ constexpr void update_parts(const Optimizer& optimizer, const BucketShard<T, D>&
 }  // namespace detail
 
 /// One fused pass over this rank's shard of a bucket, parameter by parameter. `step`: the StepScalars, of D.
+/// `late_alone`: of those whose gradients ranks of Tp have added to in the step.
 template <class Optimizer, class T, Device D>
 constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, ShardedState<T, D>& state,
-                             const UpdateScalars& scalars, const double* step) {
+                             const UpdateScalars& scalars, const double* step, bool late_alone = false) {
   const Replicas<T, D>& replicas = state.replicas();
   const BucketShard<T, D> shard = state.shard_to_update(b);
   if constexpr (!std::is_same_v<T, Compute<T>>) {
     if (replicas.config().wide_gradients) {
-      detail::update_parts<Compute<T>>(optimizer, shard, replicas.memory(), scalars, step);
+      detail::update_parts<Compute<T>>(optimizer, shard, replicas.memory(), scalars, step, late_alone);
       return;
     }
   }
-  detail::update_parts<T>(optimizer, shard, replicas.memory(), scalars, step);
+  detail::update_parts<T>(optimizer, shard, replicas.memory(), scalars, step, late_alone);
 }
 
 /// Updates all units, unless `step`, the StepScalars, holds another verdict; or begins to, if the policy delays this
-/// update. Call on every rank.
+/// update; or takes over what was updated ahead, which was judged. Call on every rank.
 ///
 /// Cost     besides, that of update_units_by_norms or update_matrices if the optimizer asks for norms or matrices
 template <class T, Device D, class Optimizer>
@@ -49,8 +51,13 @@ constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& opt
   if constexpr (detail::HasDirection<Optimizer, Compute<T>>) {
     update_units_by_norms(units, optimizer, state, scalars, step, tp);
   } else {
-    if constexpr (!detail::asks_for_matrices<Optimizer>)
+    if constexpr (!detail::asks_for_matrices<Optimizer>) {
       if (state.delays(scalars.step)) return state.start_update(optimizer, scalars, step);
+      if (state.replicas().config().speculates)
+        return state.finish_updates(scalars, [&](Bucket<T, D>& b, bool late_alone) {
+          update_bucket(optimizer, b, state, scalars, step, late_alone);
+        });
+    }
     for (Unit<T, D>* unit : units)
       for (Bucket<T, D>& b : unit->trained_buckets()) {
         if constexpr (detail::asks_for_matrices<Optimizer>)
