@@ -81,7 +81,7 @@ class CudaShare final : public dspp::detail::RankShare {
     events_->completed_before(operation) = completed_;
   }
 
-  bool run(std::uint64_t operation) override {
+  bool run(std::uint64_t operation, Size) override {
     std::atomic<bool>& busy = table_.busy[static_cast<std::size_t>(rank_)].now;
     busy.store(true);
     const bool done = guarded([&] {

@@ -186,6 +186,7 @@ struct DrawnSplit {
   bool offloads_activations = false;                ///< what is kept where parts run again
   bool partitions_activations = false;              ///< the same, over Tp without sequences
   Size prefetch_bytes = next_unit, live_bytes = 0;  ///< under stage 3
+  bool speculates = false;                          ///< updates begin in backward
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }

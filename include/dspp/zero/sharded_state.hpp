@@ -153,8 +153,10 @@ class ShardedState {
   /// From now on, until the step, updates may begin as gradients are complete: see SpeculativeUpdate.
   template <class Optimizer>
   constexpr void begin_updates(bool may, const Optimizer& optimizer, const UpdateScalars& scalars, double loss_scale) {
-    const auto shard_of = [this](Bucket<T, D>& b) { return shard(b); };
-    speculative_.begin(may, optimizer, shard_of, scalars, loss_scale);
+    if constexpr (!detail::HasDirection<Optimizer, State> && !detail::asks_for_matrices<Optimizer>) {
+      const auto shard_of = [this](Bucket<T, D>& b) { return shard(b); };
+      speculative_.begin(may, optimizer, shard_of, scalars, loss_scale);
+    }
   }
   /// Within in_step(), takes over what was updated ahead by these scalars, and calls update(bucket, late_alone) for the
   /// rest.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <map>
 #include <memory>
 #include <new>
@@ -79,6 +80,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
  private:
   enum class Stage { called, moved, drained };
+  static constexpr Size all_bytes = std::numeric_limits<Size>::max();
 
   static std::unique_ptr<RankShare> share_of_host(ThreadTable& table, int rank) {
     return std::make_unique<ThreadShare>(table, rank);
@@ -95,8 +97,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   bool progress();
 
-  /// Advances the oldest operation; true if that completed it.
-  bool advance();
+  /// Advances the oldest operation; true if that completed it. `most_bytes`: see RankShare::run().
+  bool advance(Size most_bytes = all_bytes);
   bool all_called();
 
   // --- waiting: all of it is in await()
@@ -266,12 +268,13 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
 }
 
 DSPP_INLINE ProgressThread::Found ThreadRank::advance_all(ThreadFailureState& failures, int world_rank) {
+  constexpr Size turn_bytes = 2 * 1024 * 1024;
   using Found = ProgressThread::Found;
   if (failures.failed()) return Found::nothing;
   Found found = Found::nothing;
   for (ThreadRank* end : failures.wait_slot(world_rank).active) {
     if (end->share_->is_asynchronous()) continue;  // of a device, which the rank's thread has
-    if (end->advance()) return Found::moved;
+    if (end->advance(turn_bytes) || (end->stage_ == Stage::moved && !failures.failed())) return Found::moved;
     if (end->completed_ < end->issued_) found = Found::waits;
   }
   return found;
@@ -305,7 +308,7 @@ DSPP_INLINE bool ThreadRank::progress() {
   return false;
 }
 
-DSPP_INLINE bool ThreadRank::advance() {
+DSPP_INLINE bool ThreadRank::advance(Size most_bytes) {
   if (completed_ == issued_) return false;
   const Posted& mine = table_->slot(rank_, completed_);
   if (stage_ == Stage::called) {
@@ -313,7 +316,7 @@ DSPP_INLINE bool ThreadRank::advance() {
     stage_ = Stage::moved;
   }
   if (stage_ == Stage::moved) {
-    if (!mine.elsewhere && !share_->run(completed_)) return false;
+    if (!mine.elsewhere && !share_->run(completed_, most_bytes)) return false;
     table_->progress(rank_).done.store(completed_ + 1);
     table_->wake_others(rank_);
     stage_ = Stage::drained;

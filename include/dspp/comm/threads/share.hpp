@@ -31,7 +31,7 @@ class ThreadShare final : public RankShare {
         sources_(static_cast<std::size_t>(size_)),
         places_(static_cast<std::size_t>(size_)) {}
 
-  bool run(std::uint64_t operation) override;
+  bool run(std::uint64_t operation, Size most_bytes) override;
   Size finish() override { return std::exchange(received_bytes_, 0); }
 
  private:
@@ -41,7 +41,12 @@ class ThreadShare final : public RankShare {
   static constexpr Size copy_bytes = 4 * 1024 * 1024;       // a failure is noticed within the time of one copy
   static constexpr Size streamed_bytes = 64 * 1024 * 1024;  // more than a core's share of any cache
 
-  bool stopped() const { return table_.failures->failed(); }
+  /// Whether run() ends before it goes on with so many bytes: the group has failed, or others have their turn.
+  bool stops(Size bytes) {
+    if (table_.failures->failed() || left_bytes_ <= 0) return true;
+    left_bytes_ -= bytes;
+    return false;
+  }
   const PostedPair& pair(int rank, std::uint64_t operation, std::size_t i) const {
     return table_.slot(rank, operation).pairs[i];
   }
@@ -50,6 +55,7 @@ class ThreadShare final : public RankShare {
   static std::byte* advance(void* data, Size bytes) { return static_cast<std::byte*>(data) + bytes; }
   static const std::byte* advance(const void* data, Size bytes) { return static_cast<const std::byte*>(data) + bytes; }
 
+  bool go_on(std::uint64_t operation);
   bool all_reduce(std::uint64_t operation);
   bool reduce_scatter(std::uint64_t operation);
   bool all_gather(std::uint64_t operation);
@@ -57,7 +63,7 @@ class ThreadShare final : public RankShare {
   bool broadcast(std::uint64_t operation);
   bool send(std::uint64_t operation);
 
-  /// Besides sum() and write(), the only place that accesses other ranks' memory.
+  /// From at_ on, as write() does. Besides sum() and write(), the only place that accesses other ranks' memory.
   bool read(void* to, const void* from, Size bytes);
 
   /// The same bytes to `offset` of every place. Of at least streamed_bytes in `whole`, those that the operation writes
@@ -93,6 +99,9 @@ class ThreadShare final : public RankShare {
   int rank_;
   int size_;
   Size received_bytes_ = 0;
+  Size left_bytes_ = 0;   ///< of this turn
+  std::size_t part_ = 0;  ///< where run() goes on: the pair, or the step of an all-to-all
+  Size at_ = 0;           ///< in it
   std::vector<const void*> sources_;
   std::vector<void*> places_;
 };
@@ -101,13 +110,19 @@ class ThreadShare final : public RankShare {
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE bool ThreadShare::run(std::uint64_t operation) {
+DSPP_INLINE bool ThreadShare::run(std::uint64_t operation, Size most_bytes) {
   struct Reading {
     std::atomic<bool>& now;
     explicit Reading(std::atomic<bool>& flag) : now(flag) { now.store(true); }
     ~Reading() { now.store(false); }
   } reading(table_.busy[static_cast<std::size_t>(rank_)].now);
-  if (stopped()) return false;
+  left_bytes_ = most_bytes;
+  if (stops(0) || !go_on(operation)) return false;
+  part_ = 0, at_ = 0;
+  return true;
+}
+
+DSPP_INLINE bool ThreadShare::go_on(std::uint64_t operation) {
   switch (table_.slot(rank_, operation).collective) {
     case Collective::all_reduce: return all_reduce(operation);
     case Collective::reduce_scatter: return reduce_scatter(operation);
@@ -128,8 +143,9 @@ DSPP_INLINE bool ThreadShare::all_reduce(std::uint64_t operation) {
   const auto memory = [&](int r) { return pair(r, operation, 0).out; };
   set_sources(rank_ + 1, 1, memory);
   set_places(memory);
-  for (Size at = begin; at < end; at += tile) {
-    if (stopped()) return false;
+  for (; begin + at_ < end; at_ += tile) {
+    if (stops(tile_bytes)) return false;
+    const Size at = begin + at_;
     sum(mine.type, at, std::min(tile, end - at), size_, at * element, 0);
   }
   received_bytes_ += (mine.count - (end - begin)) * element;
@@ -138,20 +154,21 @@ DSPP_INLINE bool ThreadShare::all_reduce(std::uint64_t operation) {
 
 DSPP_INLINE bool ThreadShare::reduce_scatter(std::uint64_t operation) {
   const Posted& mine = table_.slot(rank_, operation);
-  for (std::size_t i = 0; i < mine.pairs.size(); ++i) {
-    const PostedPair& p = mine.pairs[i];
+  for (; part_ < mine.pairs.size(); ++part_, at_ = 0) {
+    const PostedPair& p = mine.pairs[part_];
     const Size element = bytes_of(p.type);
     const Size begin = p.count * rank_;
     if (size_ == 1) {
       copy(p.out, p.in, p.count * element);
       continue;
     }
-    set_sources(rank_, -1, [&](int r) { return pair(r, operation, i).in; });  // another ring than that of all_reduce
+    // Another ring than that of all_reduce.
+    set_sources(rank_, -1, [&](int r) { return pair(r, operation, part_).in; });
     places_[0] = p.out;
     const Size tile = tile_elements(p.type);
-    for (Size at = 0; at < p.count; at += tile) {
-      if (stopped()) return false;
-      const Size count = std::min(tile, p.count - at);
+    for (; at_ < p.count; at_ += tile) {
+      if (stops(tile_bytes)) return false;
+      const Size at = at_, count = std::min(tile, p.count - at);
       if (mine.digest) digest_over_ranks(p.type, sources_.data(), size_, begin + at, count, at * element, *mine.digest);
       sum(p.type, begin + at, count, 1, at * element, p.count * element);
     }
@@ -161,10 +178,10 @@ DSPP_INLINE bool ThreadShare::reduce_scatter(std::uint64_t operation) {
 
 DSPP_INLINE bool ThreadShare::all_gather(std::uint64_t operation) {
   const Posted& mine = table_.slot(rank_, operation);
-  for (std::size_t i = 0; i < mine.pairs.size(); ++i) {
-    const PostedPair& p = mine.pairs[i];
+  for (; part_ < mine.pairs.size(); ++part_, at_ = 0) {
+    const PostedPair& p = mine.pairs[part_];
     const Size bytes = p.count * bytes_of(p.type);
-    set_places([&](int r) { return pair(r, operation, i).out; });
+    set_places([&](int r) { return pair(r, operation, part_).out; });
     if (!write(p.in, bytes, rank_ * bytes, size_ * bytes)) return false;
     received_bytes_ += (size_ - 1) * bytes;
   }
@@ -175,11 +192,13 @@ DSPP_INLINE bool ThreadShare::all_to_all(std::uint64_t operation) {
   const auto own = static_cast<std::size_t>(rank_);
   const Posted& mine = table_.slot(rank_, operation);
   const Size element = bytes_of(mine.pairs[own].type);
-  copy(mine.pairs[own].out, mine.pairs[own].in, mine.pairs[own].count * element);
-  for (int step = 1; step < size_; ++step) {
-    const int r = (rank_ + step) % size_;
+  for (; part_ < static_cast<std::size_t>(size_); ++part_, at_ = 0) {
+    const int r = (rank_ + static_cast<int>(part_)) % size_;
     const PostedPair& p = mine.pairs[static_cast<std::size_t>(r)];
-    if (!read(p.out, pair(r, operation, own).in, p.received * element)) return false;
+    if (part_ == 0)
+      copy(p.out, p.in, p.count * element);
+    else if (!read(p.out, pair(r, operation, own).in, p.received * element))
+      return false;
   }
   return true;
 }
@@ -198,19 +217,19 @@ DSPP_INLINE bool ThreadShare::send(std::uint64_t operation) {
 }
 
 DSPP_INLINE bool ThreadShare::read(void* to, const void* from, Size bytes) {
-  for (Size at = 0; at < bytes; at += copy_bytes) {
-    if (stopped()) return false;
-    copy(advance(to, at), advance(from, at), std::min(copy_bytes, bytes - at));
+  for (; at_ < bytes; at_ += copy_bytes) {
+    if (stops(copy_bytes)) return false;
+    copy(advance(to, at_), advance(from, at_), std::min(copy_bytes, bytes - at_));
   }
   received_bytes_ += bytes;
   return true;
 }
 
 DSPP_INLINE bool ThreadShare::write(const void* from, Size bytes, Size offset, Size whole) {
-  for (Size at = 0; at < bytes; at += tile_bytes) {
-    if (stopped()) return false;
+  for (; at_ < bytes; at_ += tile_bytes) {
+    if (stops(tile_bytes * size_)) return false;
     for (void* place : places_)
-      copy(advance(place, offset + at), advance(from, at), std::min(tile_bytes, bytes - at), whole);
+      copy(advance(place, offset + at_), advance(from, at_), std::min(tile_bytes, bytes - at_), whole);
   }
   return true;
 }
