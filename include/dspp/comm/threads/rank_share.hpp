@@ -19,8 +19,8 @@ class RankShare {
   virtual void issue(std::uint64_t operation) { static_cast<void>(operation); }
 
   /// Advances `operation`, which all ranks have posted, as far as possible, in host memory until it has written about
-  /// `most_bytes`. True when it is complete, or issued to the device; false also once the group has failed. It fails the
-  /// group rather than throw.
+  /// `most_bytes`. True when it is complete, or issued to the device; false also once the group has failed. It fails
+  /// the group rather than throw.
   virtual bool run(std::uint64_t operation, Size most_bytes) = 0;
 
   /// All ranks that access this rank's memory for `operation` have run it: what this rank issues from now on comes
