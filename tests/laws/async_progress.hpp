@@ -13,7 +13,6 @@
 
 namespace dspp::laws {
 
-namespace detail {
 /// Whether an operation of each kind completes within that time in which the rank does not call its communicator.
 template <Communicator C>
 bool completes_within(C& c, double seconds) {
@@ -42,17 +41,16 @@ bool completes_within(C& c, double seconds) {
   c.barrier();
   return were_complete;
 }
-}  // namespace detail
 
 template <Communicator C>
 void operations_complete_while_the_rank_computes(C& c) {
-  CHECK(detail::completes_within(c, 30));
+  CHECK(completes_within(c, 30));
 }
 
 /// So that the other is seen to fail.
 template <Communicator C>
 void operations_wait_for_the_rank(C& c) {
-  CHECK(!detail::completes_within(c, 0.05));
+  CHECK(!completes_within(c, 0.05));
 }
 
 }  // namespace dspp::laws
