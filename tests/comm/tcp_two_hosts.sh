@@ -33,7 +33,7 @@ train_in() {
 # rank <number> <of> <namespace> <host> <folder> [<token>]: of the program $train, whose further options are $options.
 rank() {
   [ $# -lt 6 ] || export DSPP_TOKEN="$6"
-  export RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
+  export RANK=$1 WORLD_SIZE=$2 LOCAL_WORLD_SIZE=$(($2 / 2)) MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
   # shellcheck disable=SC2086 # a list of words
   train_in "$5" unshare --uts sh -c 'hostname "$1"; shift; exec ip netns exec "$@"' sh "$4" "$3" "$train" $options
 }

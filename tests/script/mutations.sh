@@ -128,10 +128,10 @@ comm/posted.hpp | for (int r = 0; r [<] size; ++r) | no rank is behind the last
 comm/rank_sum.hpp | for (; i + sum_block [<=] count; i += sum_block) { | the rest of the block is summed behind the loop
 comm/rank_sum.hpp | if (i [<] count) sum_one_block( | sums nothing
 comm/self.hpp | if (in.data != out.data && in.count [>] 0) copy_( | copies nothing
-comm/threads/share.hpp | for (Size at = 0; at [<] p.count; at += tile) { | sums nothing
-comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | copies nothing
-comm/threads/share.hpp | for (Size at = begin; at [<] end; at += tile) { | sums nothing
-comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += tile_bytes) { | copies nothing
+comm/threads/share.hpp | for (; at_ [<] p.count; at_ += tile) { | sums nothing
+comm/threads/share.hpp | for (; at_ [<] bytes; at_ += copy_bytes) { | copies nothing
+comm/threads/share.hpp | for (; begin + at_ [<] end; at_ += tile) { | sums nothing
+comm/threads/share.hpp | for (; at_ [<] bytes; at_ += tile_bytes) { | copies nothing
 comm/threads/share.hpp | for (Size i = 0; i [<] count; i += together) { | sums nothing
 comm/threads/share.hpp | if (whole [>=] streamed_bytes) | the same bytes by the other way
 comm/threads/share.hpp | if (places == 1 && whole [<] streamed_bytes) | the same bytes by the other way

@@ -28,8 +28,8 @@ constexpr void Replicas<T, D>::complete_oldest() {
 template <class T, Device D>
 constexpr void Replicas<T, D>::tell_of(const Operation& o) {
   BucketType& b = *o.bucket;
-  const bool is_reduction = b.reduced && o.kept.data() == b.reduced.data();  // whole, or over copies
-  if (o.scatters ? copies() == 1 : is_reduction) on_reduced_->reduced(b);
+  const bool is_complete = o.scatters ? copies() == 1 : b.reduced && o.kept.data() == b.reduced.data();
+  if (is_complete) on_reduced_->reduced(b);
 }
 
 template <class T, Device D>
