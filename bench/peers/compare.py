@@ -31,8 +31,8 @@ workloads = {"A": baby,
              "F": {"layers": 2, "width": 208, "heads": 8, "sequence": 64, "batch": 8, "vocabulary": 256, "seconds": 55}}
 one_rank = [("PyTorch eager", ["pytorch_train.py"], 0), ("PyTorch compile", ["pytorch_train.py", "--compile"], 0)]
 two_ranks = [("PyTorch DDP", ["pytorch_ddp.py"], 0), ("PyTorch FSDP2", ["pytorch_fsdp2.py"], 3)]
-on_text = [("PyTorch eager", ["pytorch_text.py"]), ("PyTorch compile", ["pytorch_text.py", "--compile"])]
 two_ranks += [(f"DeepSpeed ZeRO {s}", ["deepspeed_zero.py", "--stage", str(s)], s) for s in range(4)]
+on_text = [("PyTorch eager", ["pytorch_text.py"]), ("PyTorch compile", ["pytorch_text.py", "--compile"])]
 
 
 def comparisons(name):

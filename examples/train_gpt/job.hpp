@@ -16,7 +16,7 @@
 
 #include <dspp/app/options.hpp>
 #include <dspp/base/error.hpp>
-#include <dspp/comm/progress_thread.hpp>
+#include <dspp/comm/async_progress.hpp>
 #include <dspp/comm/sum_order.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/data/text.hpp>

@@ -4,6 +4,7 @@
 
 #include <dspp/comm/all_or_none.hpp>
 #include <dspp/comm/any_communicator.hpp>
+#include <dspp/comm/async_progress.hpp>
 #include <dspp/comm/buffer.hpp>
 #include <dspp/comm/call_site.hpp>
 #include <dspp/comm/communicator.hpp>
@@ -11,7 +12,6 @@
 #include <dspp/comm/host_group.hpp>
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/profiled_communicator.hpp>
-#include <dspp/comm/progress_thread.hpp>
 #include <dspp/comm/rank_groups.hpp>
 #include <dspp/comm/recorder.hpp>
 #include <dspp/comm/same_facts.hpp>

@@ -140,6 +140,13 @@ TEST_CASE("--help lists every option") {
   CHECK(job.folder.list() == std::vector<std::string>{"text.txt"});
 }
 
+TEST_CASE("the first line says whether ranks have progress threads") {
+  const Job job;
+  const std::string said = "2 ranks as threads, each with a progress thread, ";
+  CHECK(job.train("--steps 1 --ranks 2 --async-progress on").out.find(said) != std::string::npos);
+  CHECK(job.train("--steps 1 --ranks 2 --async-progress off").out.find("progress thread") == std::string::npos);
+}
+
 TEST_CASE("--json has the documented keys, and in every row measured equals planned") {
   const Job job;
   for (const char* options :

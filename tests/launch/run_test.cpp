@@ -280,6 +280,12 @@ TEST_CASE(
   CHECK(!has_progress("5", {.async_progress = AsyncProgress::off}));
   CHECK(has_progress("7", {.async_progress = AsyncProgress::on}));
   CHECK(!has_progress("7", {.async_progress = AsyncProgress::on}, 1));
+  dspp::detail::check_async_progress({.async_progress = AsyncProgress::on}, true);
+  dspp::detail::check_async_progress({}, false);
+  CHECK_THROWS_WITH_AS(dspp::detail::check_async_progress({.async_progress = AsyncProgress::on}, false),
+                       "dspp: run needs a policy on the Cpu for AsyncProgress::on, but this one is on a device, whose "
+                       "streams move data by themselves. Leave RunOptions::async_progress, or --async-progress, out.",
+                       Error);
   set ? ::setenv("OMP_NUM_THREADS", before.c_str(), 1) : ::unsetenv("OMP_NUM_THREADS");
 }
 

@@ -47,7 +47,7 @@ namespace dspp {
 /// - Failures: ranks that disagree, fail, leave or do not call give an Error with a sentence on every rank, never a
 ///   hang; afterwards every call on the group throws that first error.
 /// - Traffic: traffic() counts the bytes that this rank got from the others; complete once every operation is waited
-///   for.
+///   for. With a progress thread what it returns stays as it was at the call, until the next.
 template <class C>
 concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,
                                 const PartCounts& parts, int root, Purpose purpose,

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <mutex>
-#include <string>
 
 #include <dspp/base/config.hpp>
 #include <dspp/base/types.hpp>
@@ -20,25 +19,10 @@
 #include <thread>
 #include <utility>
 
-#include <dspp/base/error.hpp>
 #include <dspp/base/out_of_memory.hpp>
-#include <dspp/base/printable.hpp>
 #endif
 
-namespace dspp {
-
-/// Whether each rank whose collectives are in host memory has a progress thread. `automatic`: where a rank has more
-/// cores than threads that compute (RunOptions::threads_per_rank). Results have the same bits with one and without.
-enum class AsyncProgress { automatic, off, on };
-
-/// "auto", "off" or "on".
-const char* name_of(AsyncProgress choice);
-/// The choice of that name.
-///
-/// Throws   Error(usage) for another, which names `option`
-AsyncProgress async_progress_named(const std::string& option, const std::string& name);
-
-namespace detail {
+namespace dspp::detail {
 
 /// The thread, and the turns that it takes with the rank's own. Before start() there is neither.
 ///
@@ -170,21 +154,4 @@ DSPP_INLINE void ProgressThread::begin(Size bytes) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace detail
-
-#if DSPP_HAS_DEFINITIONS()
-
-DSPP_INLINE const char* name_of(AsyncProgress choice) {
-  return choice == AsyncProgress::automatic ? "auto" : choice == AsyncProgress::on ? "on" : "off";
-}
-
-DSPP_INLINE AsyncProgress async_progress_named(const std::string& option, const std::string& name) {
-  for (const auto choice : {AsyncProgress::automatic, AsyncProgress::off, AsyncProgress::on})
-    if (name == name_of(choice)) return choice;
-  fail(ErrorCode::usage,
-       "dspp: " + option + " needs auto, on or off, but got '" + printable(name) + "'. Write " + option + " on.");
-}
-
-#endif  // DSPP_HAS_DEFINITIONS()
-
-}  // namespace dspp
+}  // namespace dspp::detail

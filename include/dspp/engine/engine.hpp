@@ -172,7 +172,7 @@ class Engine {
   }
   /// Sets the run number of a training that has none yet; the same on every rank.
   constexpr void name_run(std::uint64_t run) { run_ = run; }
-  /// Discards gradients and resumes at `progress`, after the tensors were replaced; a dynamic loss scale at its own.
+  /// Discards gradients and resumes at `progress`, tensors being replaced; with its loss scale if both are dynamic.
   constexpr void resume(const TrainingProgress& progress);
   /// Ends what is in flight, so that tensors may be replaced by others of their extents.
   constexpr void settle() { finish_step(), state_.end_update(), state_.settle(), graphs_.forget(); }

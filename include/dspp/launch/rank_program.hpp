@@ -42,6 +42,9 @@ Facts facts_of(const RunOptions& options, const RankProgram& program);
 /// Runs all ranks as threads. `blame` names the rank to blame for the exception, if any.
 void run_threads_of(const RunOptions& options, const RankProgram& program, Blame& blame);
 
+/// Throws   Error(usage) for AsyncProgress::on of a policy on a device, which moves its data by itself
+void check_async_progress(const RunOptions& options, bool is_on_host);
+
 /// Throws   Error(usage) for options that the launch contradicts
 void check_launch(const RunOptions& options, const Launch& launch);
 
@@ -93,6 +96,14 @@ DSPP_INLINE void run_threads_of(const RunOptions& options, const RankProgram& pr
     blame.last_operations = threads.group().last_operations();
     throw;
   }
+}
+
+DSPP_INLINE void check_async_progress(const RunOptions& options, bool is_on_host) {
+  if (!is_on_host && options.async_progress == AsyncProgress::on)
+    fail(ErrorCode::usage,
+         "dspp: run needs a policy on the Cpu for AsyncProgress::on, but this one is on a device, whose streams move "
+         "data "
+         "by themselves. Leave RunOptions::async_progress, or --async-progress, out.");
 }
 
 DSPP_INLINE void check_launch(const RunOptions& options, const Launch& launch) {

@@ -118,6 +118,7 @@ void run_world(const RunOptions& options, FunctionRef<void(World<P>&)> program, 
   };
   const RankProgram of_any_policy{
       mesh_of<P>, policy_facts<P>, DSPP_BUILD, transport_of<DeviceOf<P>>(), std::is_same_v<DeviceOf<P>, Cpu>, one_rank};
+  check_async_progress(options, of_any_policy.is_on_host);
   const Launch launch = this_launch();
   if (launch.size > 1) return run_launched(options, launch, of_any_policy, blame);
   run_threads_of(options, of_any_policy, blame);

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include <dspp/base/types.hpp>
-#include <dspp/comm/progress_thread.hpp>
+#include <dspp/comm/async_progress.hpp>
 #include <dspp/comm/sum_order.hpp>
 #include <dspp/launch/launch.hpp>
 

@@ -105,7 +105,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       keep_alive_ = {shared_from_this(), owner_.lock()};
       failures_->active.push_back(this);
     }
-    failures_->progress.begin(mine.posted.bytes());
+    if (failures_->progress.is_running()) failures_->progress.begin(mine.posted.bytes());
     static constexpr Completion completion = {
         [](void* who, std::uint64_t ticket) { static_cast<MpiRank*>(who)->wait(ticket); },
         [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); },

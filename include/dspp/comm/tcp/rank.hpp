@@ -180,7 +180,7 @@ DSPP_INLINE Pending<> TcpRank::publish() {
     keep_alive_ = shared_from_this();
     failures_->active.push_back(this);
   }
-  failures_->progress.begin(mine.posted.bytes());
+  if (failures_->progress.is_running()) failures_->progress.begin(mine.posted.bytes());
   static constexpr Completion completion = {
       [](void* who, std::uint64_t ticket) { static_cast<TcpRank*>(who)->wait(ticket); },
       [](void* who, std::uint64_t ticket) noexcept { static_cast<TcpRank*>(who)->drop(ticket); },

@@ -255,7 +255,7 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
   table_->progress(rank_).posted.store(++issued_);
   table_->wake_others(rank_);
   if (share_->is_asynchronous()) progress();
-  progress_thread().begin(table_->slot(rank_, issued_ - 1).bytes());
+  if (progress_thread().is_running()) progress_thread().begin(table_->slot(rank_, issued_ - 1).bytes());
   static constexpr Completion completion = {
       [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
       [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); },
