@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <dspp/comm/progress_thread.hpp>
 #include <laws/async_progress.hpp>
 #include <laws/communicator.hpp>
 #include <laws/random_program.hpp>
