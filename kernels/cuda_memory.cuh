@@ -13,6 +13,7 @@
 #include <dspp/cuda/device.hpp>
 #include <dspp/cuda/graphs.hpp>
 #include <kernels/broadcast.cuh>
+#include <kernels/cuda_clock.cuh>
 #include <kernels/cuda_pinned.cuh>
 
 namespace dspp {
@@ -363,17 +364,20 @@ DSPP_CUDA_INLINE void CudaMemory::free_later() noexcept {
   later_.clear();
 }
 
-DSPP_CUDA_INLINE std::uint64_t CudaMemory::begin_range(std::string_view what, std::string_view name) {
+DSPP_CUDA_INLINE std::uint64_t CudaMemory::begin_range(std::string_view what, std::string_view name,
+                                                       Profiler* profiler) {
   std::string text(what);
   if (!name.empty()) text.append(" ").append(name);
-  ranges_.push_back(++last_range_);
+  ranges_.push_back({++last_range_, profiler ? profiler->begin_range(what, name) : 0});
   gpu::push_range(text.c_str());
   return last_range_;
 }
 
-DSPP_CUDA_INLINE void CudaMemory::end_range(std::uint64_t range) noexcept {
-  const auto at = std::lower_bound(ranges_.begin(), ranges_.end(), range);
-  if (at == ranges_.end() || *at != range) return;
+DSPP_CUDA_INLINE void CudaMemory::end_range(std::uint64_t range, Profiler* profiler) noexcept {
+  const auto is_before = [](const Range& one, std::uint64_t number) { return one.number < number; };
+  const auto at = std::lower_bound(ranges_.begin(), ranges_.end(), range, is_before);
+  if (at == ranges_.end() || at->number != range) return;
+  if (profiler && at->profiled != 0) profiler->end_range(at->profiled);
   for (auto ending = ranges_.end(); ending != at; --ending) gpu::pop_range();
   ranges_.erase(at, ranges_.end());
 }

@@ -86,8 +86,12 @@ class CudaShare final : public dspp::detail::RankShare {
     busy.store(true);
     const bool done = guarded([&] {
       const Range range(memory_, table_.slot(rank_, operation));
+      const Posted& mine = table_.slot(rank_, operation);
       begin(operation);
+      CudaClock* const clock = size_ > 1 && works(mine) ? memory_.clock() : nullptr;
+      if (clock) clock->begin_transfer(name_of(mine.collective), name_of(mine.purpose), beside());
       move(operation);
+      if (clock) clock->end_transfer(beside());
       check({"move"}, cudaEventRecord(events_->of(RankEvents::moved, operation), beside()));
       return true;
     });

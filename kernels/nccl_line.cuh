@@ -181,10 +181,14 @@ class NcclLine {
   /// The oldest opened operation, not yet launched, is the stream's next.
   void begin() {
     gpu::check({"order NCCL's stream"}, cudaStreamWaitEvent(stream_, begins_[launched_ % remembered], 0));
+    const Posted& next = call(launched_);
+    if (comm != nullptr && rank_.memory().clock() != nullptr)
+      rank_.memory().clock()->begin_transfer(name_of(next.collective), name_of(next.purpose), stream_);
   }
   /// NCCL has put it into the stream.
   void launch() {
     gpu::check({"order NCCL's stream"}, cudaEventRecord(ends_[launched_ % remembered], stream_));
+    if (rank_.memory().clock() != nullptr) rank_.memory().clock()->end_transfer(stream_);
     ++launched_;
   }
   /// The rank's stream waits for that launched operation, and those before it.

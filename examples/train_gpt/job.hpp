@@ -154,10 +154,6 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
     dspp::fail(dspp::ErrorCode::usage, "dspp: --ranks needs to be the " + std::to_string(launch.size) +
                                            " ranks that mpirun started, but got " + std::to_string(job.ranks) +
                                            ". Leave it out.");
-  if ((job.profile || !job.trace.empty()) && device != "cpu")
-    dspp::fail(dspp::ErrorCode::usage, std::string("dspp: ") + (job.profile ? "--profile" : "--trace") +
-                                           " needs --device cpu, but got " + device +
-                                           ". Leave it out, and start the program under nsys profile -t cuda,nvtx.");
   if (job.save_every > 0 && job.save.empty())
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: --save-every needs a folder to save in, but there is no --save. Give --save FOLDER.");

@@ -19,4 +19,5 @@
 #include <dspp/base/philox.hpp>
 #include <dspp/base/printable.hpp>
 #include <dspp/base/profiler.hpp>
+#include <dspp/base/stream_clock.hpp>
 #include <dspp/base/types.hpp>

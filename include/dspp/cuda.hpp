@@ -2,6 +2,7 @@
 /// The floor of GPUs: their memory, and the kernels of their operations.
 #pragma once
 
+#include <dspp/cuda/clock.hpp>
 #include <dspp/cuda/device.hpp>
 #include <dspp/cuda/extents.hpp>
 #include <dspp/cuda/graphs.hpp>

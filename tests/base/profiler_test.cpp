@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <deque>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include <dspp/base/profiler.hpp>
 
@@ -143,4 +146,113 @@ TEST_CASE("stopped, it ends its ranges and hears nothing more") {
   profiler.stop();
   CHECK(profiler.events().size() == 2);
   CHECK(profiler.elapsed() == elapsed);
+}
+
+namespace {
+
+/// A device of two streams, whose moments come when the test says so.
+class TestClock final : public StreamClock {
+ public:
+  struct Times {
+    std::deque<std::int64_t> to_come;  ///< of the moments that are marked next
+    std::uint64_t come = 0;            ///< moments below it have come
+    std::int64_t known = 0;
+    std::vector<Transfer> transfers;
+    int waits = 0;
+  };
+  explicit TestClock(std::shared_ptr<Times> times) : times_(std::move(times)) {}
+
+  std::uint64_t mark() override {
+    REQUIRE(!times_->to_come.empty());
+    marked_.push_back(times_->to_come.front());
+    times_->to_come.pop_front();
+    return marked_.size() - 1;
+  }
+  std::optional<Moment> read() noexcept override {
+    if (read_ == marked_.size() || read_ >= times_->come) return std::nullopt;
+    const Moment moment{read_, marked_[read_]};
+    ++read_;
+    return moment;
+  }
+  std::int64_t known_until() const noexcept override { return times_->known; }
+  void wait() override { times_->come = marked_.size(), ++times_->waits; }
+  std::vector<Transfer> take_transfers() override { return std::exchange(times_->transfers, {}); }
+
+ private:
+  std::shared_ptr<Times> times_;
+  std::vector<std::int64_t> marked_;
+  std::uint64_t read_ = 0;
+};
+
+const char* const moved = "all_gather";
+const char* const purpose = "parameter";
+
+}  // namespace
+
+TEST_CASE("with a device's clock work has its times, once they have come") {
+  const auto times = std::make_shared<TestClock::Times>();
+  times->to_come = {0, 100, 110, 150, 160, 190, 200};
+  Profiler profiler(10, std::make_unique<TestClock>(times));
+  const std::uint64_t range = profiler.begin_range("step", "");
+  work(profiler, first_kernel, 5);
+  work(profiler, first_kernel);
+  times->come = 4;  // the first kernel has run
+  times->known = 150;
+  profiler.end_range(range);
+  CHECK(row_of(profiler, first_kernel, nullptr).nanoseconds == 40);
+  CHECK(profiler.elapsed() == 150);
+  CHECK(profiler.events().size() == 1);
+  times->known = 200;
+  profiler.settle();
+  CHECK(times->waits == 1);
+  const Profiler::Row& row = row_of(profiler, first_kernel, nullptr);
+  CHECK(row.nanoseconds == 70);
+  CHECK(row.calls == 2);
+  CHECK(row.bytes == 5);
+  REQUIRE(profiler.events().size() == 3);
+  CHECK(profiler.events().back().begin == 100);
+  CHECK(profiler.events().back().end == 200);
+  CHECK(profiler.elapsed() == 200);
+  profiler.stop();
+  CHECK(profiler.elapsed() == 200);
+  work(profiler, first_kernel);
+  profiler.settle();
+  CHECK(profiler.events().size() == 3);
+}
+
+TEST_CASE("transfers are those that the clock tells of, if it tells of any") {
+  for (const bool tells : {false, true}) {
+    CAPTURE(tells);
+    const auto times = std::make_shared<TestClock::Times>();
+    // The call, its flight, and a kernel; the wait; then two moments of the transfer, on another stream.
+    times->to_come = {0, 10, 11, 12, 20, 50, 60, 90, 91, 13, 80};
+    auto owned = std::make_unique<TestClock>(times);
+    TestClock& clock = *owned;
+    Profiler profiler(10, std::move(owned));
+    profiler.begin_collective(moved, purpose, false);
+    const Profiler::Event flight = profiler.begin_flight();
+    profiler.end_collective(7);
+    work(profiler, first_kernel);
+    profiler.begin_collective(moved, purpose, false);
+    profiler.end_collective(0, false);
+    profiler.end_flight(flight);
+    if (tells) {
+      const std::uint64_t begin = clock.mark(), end = clock.mark();
+      times->transfers = {{moved, purpose, begin, end}};
+    }
+    times->known = 100;
+    profiler.settle();
+    const Profiler::Communication all = profiler.communication();
+    CHECK(all.under_way == (tells ? 67 : 80));
+    CHECK(all.hidden == 30);
+    CHECK(all.exposed == (tells ? 20 : 31));
+    CHECK(row_of(profiler, moved, nullptr).calls == 1);
+    CHECK(row_of(profiler, moved, nullptr).nanoseconds == 32);
+    REQUIRE(profiler.flights().size() == 1);
+    const Profiler::Event& one = profiler.flights().front();
+    CHECK(one.end - one.begin == all.under_way);
+    const Profiler::Row& row = profiler.rows()[static_cast<std::size_t>(one.row)];
+    CHECK(row.kind == (tells ? Profiler::Kind::transfer : Profiler::Kind::collective));
+    CHECK(row.name == moved);
+  }
 }

@@ -25,6 +25,7 @@ struct CudaFault {
   double a = 0, b = 0;        ///< values
 };
 
+class CudaClock;
 class CudaGraphs;
 
 /// Takes part in the waits of a CudaMemory: a transport that must be polled while the host waits, since its operations
@@ -103,10 +104,11 @@ class CudaMemory final : public CudaSource {
   void synchronize();
 
   /// A range of the host's calls in the timelines of NVTX, "forward blocks.3" of the two. Returns its number, which is
-  /// not 0. Ranges nest: the end of one ends those that began later on this memory.
-  std::uint64_t begin_range(std::string_view what, std::string_view name = {});
+  /// not 0. Ranges nest: the end of one ends those that began later on this memory. A profiler, if there is one, has
+  /// the range, too.
+  std::uint64_t begin_range(std::string_view what, std::string_view name = {}, Profiler* profiler = nullptr);
   /// Ends a range, unless it ended with another.
-  void end_range(std::uint64_t range) noexcept;
+  void end_range(std::uint64_t range, Profiler* profiler = nullptr) noexcept;
 
   /// Registers a check, whose kernel writes a CudaFault of that number if it finds one; `sentence` then throws.
   std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
@@ -145,6 +147,9 @@ class CudaMemory final : public CudaSource {
 
   /// Null: nobody watches.
   void watch(CudaWatcher* watcher);
+  /// Of a profile under way; null: none is.
+  CudaClock* clock() const { return clock_; }
+  void set_clock(CudaClock* clock) { clock_ = clock; }
 
   /// cudaStream_t
   void* stream() const { return stream_; }
@@ -159,6 +164,9 @@ class CudaMemory final : public CudaSource {
   std::shared_ptr<void>& library() { return library_; }
 
  private:
+  struct Range {
+    std::uint64_t number = 0, profiled = 0;  // the second the profiler's; 0: it has none
+  };
   static constexpr std::int32_t first_check_of_step = 1 << 24;
 
   void close() noexcept;
@@ -175,11 +183,12 @@ class CudaMemory final : public CudaSource {
   std::shared_ptr<void> library_;
   CudaWatcher* watcher_ = nullptr;
   CudaGraphs* graphs_ = nullptr;
+  CudaClock* clock_ = nullptr;
   std::shared_ptr<std::vector<std::function<void(const CudaFault&)>>> checks_of_step_;
   std::map<const std::byte*, Size> blocks_;  // taken, and not freed
   std::map<const std::byte*, Size> mapped_;
-  std::vector<std::byte*> later_;      // given back while the watcher was not idle, or a step was captured
-  std::vector<std::uint64_t> ranges_;  // under way, from the outermost
+  std::vector<std::byte*> later_;  // given back while the watcher was not idle, or a step was captured
+  std::vector<Range> ranges_;      // under way, from the outermost
   std::uint64_t last_range_ = 0;
   PinnedCopies pinned_;
 };

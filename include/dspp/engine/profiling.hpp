@@ -27,20 +27,27 @@
 namespace dspp {
 
 /// What the machine gives each rank when all ranks ask for it at once: products of [960, 960] matrices of the
-/// policy's elements, and sums of vectors of 16 MiB, the best of a tenth of a second each. Call on every rank.
+/// policy's elements, and sums of vectors of 16 MiB, the best of a tenth of a second each. On a device whose work goes
+/// on by itself, of extents that double until its clock counts a millisecond, or there is no more memory. Call on every
+/// rank.
 ///
-/// Memory   44 MiB or less of the host, of a Pool of its own
+/// Memory   44 MiB or less of the host, of a Pool of its own; of such a device, 1.5 GiB or less for a moment
 template <class P>
 RateLimits measured_limits(World<P>& world);
 
 /// The rates at which a plan's step would take a profile's time: its operations, over the time in kernels, and what
-/// collectives read of values and gradients, over the time in them. Not given where the profile has none of one.
+/// collectives read of values and gradients, over the time in them, or of their transfers where the profile has these.
+/// Not given where it has none of one.
 Rates rates_of(const Profile& profile);
 
 /// Until it is stopped or gone, it times every kernel, copy and collective of an engine's rank; see Engine::profile.
 /// The engine's results are the same bits. The engine outlives it.
 ///
-/// Cost     measured_limits once; two reads of a clock for each kernel
+/// On a device whose work goes on by itself, its clock tells when work was done: a kernel's time is from the end of
+/// what its stream had before, which has in it the time that the host takes to launch it where the stream has nothing
+/// else to do. Steps are not captured into graphs.
+///
+/// Cost     measured_limits once; two reads of a clock for each kernel, or two moments of the device's
 /// Memory   of the host: a row for each operation of each layer, 24 bytes an event, and as many a collective
 /// Throws   Error(state) if another profile of the rank is being taken
 template <class E>
@@ -48,10 +55,6 @@ class Profiling {
  public:
   using P = typename E::P;
   using D = DeviceOf<P>;
-  static_assert(detail::known_at_once<D>,
-                "dspp: a profile needs operations that are done when their calls return, but those of this policy's "
-                "device are not. Use its own profiler: Nsight Systems shows dspp's ranges on Cuda.");
-
   /// Keeps the first `most_events` events for write_trace(). Call on every rank.
   explicit Profiling(E& engine, std::size_t most_events = 0);
   Profiling(const Profiling&) = delete;
@@ -60,7 +63,7 @@ class Profiling {
 
   /// Ends it; what it timed stays. Call on every rank.
   void stop();
-  /// This rank's, over the steps since it began.
+  /// This rank's, over the steps since it began. Waits for the device.
   Profile profile();
   /// Says what share of this rank's communication a plan hides, for what profile() and write_trace() give from then on:
   /// seconds.hidden() of a plan at rates_of(profile()).
@@ -74,6 +77,7 @@ class Profiling {
 
  private:
   static E& without_profile(E& engine);
+  static std::shared_ptr<Profiler> profiler_of(E& engine, std::size_t most_events);
   /// f(communicator) for each group of the world.
   template <class F>
   void for_each_group(F f);
@@ -118,23 +122,96 @@ DSPP_INLINE void detail::refuse_second_profile() {
 
 DSPP_INLINE Rates rates_of(const Profile& profile) {
   double flops = 0, computing = 0, bytes = 0, moving = 0;
-  for (const ProfileRow& row : profile.rows) {
+  const auto add_moved = [&](const ProfileRow& row) {
     const auto is_of = [&](Purpose purpose) { return row.operation.ends_with(std::string(" ") + name_of(purpose)); };
+    if (is_of(Purpose::parameter) || is_of(Purpose::gradient))
+      bytes += static_cast<double>(row.bytes), moving += row.seconds;
+  };
+  for (const ProfileRow& row : profile.rows) {
     if (!row.collective)
       flops += row.flops, computing += row.seconds;
-    else if (is_of(Purpose::parameter) || is_of(Purpose::gradient))
-      bytes += static_cast<double>(row.bytes), moving += row.seconds;
+    else if (profile.transfers.empty())
+      add_moved(row);
   }
+  for (const ProfileRow& row : profile.transfers) add_moved(row);
   if (flops <= 0 || computing <= 0 || bytes <= 0 || moving <= 0) return {};
   return {flops / computing, bytes / moving};
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
+namespace detail {
+
+/// Seconds of one of `calls` calls of f by the clock.
+template <class F>
+double seconds_of_call(StreamClock& clock, int calls, F f) {
+  const std::uint64_t first = clock.mark();
+  for (int call = 0; call < calls; ++call) f();
+  const std::uint64_t last = clock.mark();
+  clock.wait();
+  std::int64_t begin = 0, end = 0;
+  while (const auto moment = clock.read()) {
+    if (moment->number == first) begin = moment->nanoseconds;
+    if (moment->number == last) end = moment->nanoseconds;
+  }
+  return static_cast<double>(end - begin) * 1e-9 / calls;
+}
+
+/// The amount that `make(size)()` does in a second, which is `amount(size)`: of the last of sizes that double until a
+/// call takes a millisecond; 0 if the clock counts nothing.
+template <class Amount, class Make>
+double rate_that_grows(StreamClock& clock, Size size, Size most, Amount amount, Make make) {
+  double rate = 0;
+  for (; size <= most; size *= 2) {
+    try {
+      const auto call = make(size);
+      call();  // chooses how to compute it
+      const double seconds = seconds_of_call(clock, 4, call);
+      if (seconds <= 0) break;
+      rate = amount(size) / seconds;
+      if (seconds > 1e-3) break;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::out_of_memory) throw;
+      break;
+    }
+  }
+  return rate;
+}
+
+template <class P>
+RateLimits limits_by_clock(World<P>& world) {
+  using T = dspp::ElementOf<P>;
+  using D = DeviceOf<P>;
+  Pool pool(0, world.memory().source());
+  const std::unique_ptr<StreamClock> clock = D::clock(pool);
+  const auto zeros = [&]<int Rank>(const Shape<Rank>& extents) {
+    return Tensor<T, Rank, D>::zeros(extents, pool, Category::workspace, "measured limits");
+  };
+  RateLimits limits;
+  world.host().barrier();
+  limits.flops = rate_that_grows(
+      *clock, 64, 8192, [](Size n) { return 2.0 * n * n * n; },
+      [&](Size n) {
+        return [a = zeros(shape(n, n)), b = zeros(shape(n, n))] { ops::matmul(a, Transpose::no, b, Transpose::no); };
+      });
+  world.host().barrier();
+  limits.bytes = rate_that_grows(
+      *clock, 64_KiB, 256_MiB, [](Size bytes) { return 3.0 * static_cast<double>(bytes); },
+      [&](Size bytes) {
+        const auto extent = shape(bytes / static_cast<Size>(sizeof(T)));
+        return [x = zeros(extent), y = zeros(extent)] { ops::add_into(x, y); };
+      });
+  world.host().barrier();
+  return limits;
+}
+
+}  // namespace detail
+
 template <class P>
 RateLimits measured_limits(World<P>& world) {
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
+  if constexpr (!detail::known_at_once<D>) return detail::limits_by_clock(world);
   constexpr Size n = 960;  // rows that do not collide in the cache
   constexpr Size count = 16_MiB / static_cast<Size>(sizeof(T));
   Pool pool;
@@ -159,7 +236,7 @@ Profiling<E>::Profiling(E& engine, std::size_t most_events)
     : engine_(without_profile(engine)),
       limits_(measured_limits(engine.world())),
       first_step_(engine.steps() + engine.skipped_steps()),
-      profiler_(std::make_shared<Profiler>(most_events)) {
+      profiler_(profiler_of(engine, most_events)) {
   engine.replicas().complete_all();
   std::vector<AnyCommunicator> profiled;
   for_each_group([&](const AnyCommunicator& group) {
@@ -192,6 +269,14 @@ E& Profiling<E>::without_profile(E& engine) {
 }
 
 template <class E>
+std::shared_ptr<Profiler> Profiling<E>::profiler_of([[maybe_unused]] E& engine, std::size_t most_events) {
+  if constexpr (detail::known_at_once<D>)
+    return std::make_shared<Profiler>(most_events);
+  else
+    return std::make_shared<Profiler>(most_events, D::clock(engine.world().memory()));
+}
+
+template <class E>
 void Profiling<E>::exchange_groups(std::vector<AnyCommunicator>& others) {
   std::size_t next = 0;
   for_each_group([&](AnyCommunicator& group) { std::swap(group, others[next++]); });
@@ -220,6 +305,7 @@ NameOfParameter Profiling<E>::names() const {
 template <class E>
 Profile Profiling<E>::profile() {
   const Size steps = plain_.empty() ? steps_ : engine_.steps() + engine_.skipped_steps();
+  profiler_->settle();
   Profile profile = profile_of(*profiler_, names(), steps - first_step_, limits_);
   profile.rank = engine_.world().host().rank();
   if (!profile.communication.is_none()) profile.communication.planned_hidden = planned_hidden_;

@@ -46,8 +46,9 @@ using NameOfParameter = std::function<std::string(const void*)>;
 
 /// A rank's time over some steps.
 struct Profile {
-  std::vector<ProfileRow> rows{};  ///< by pass, layer and operation, in the order in which they first ran
-  double seconds = 0;              ///< of all, from the beginning of the profile
+  std::vector<ProfileRow> rows{};       ///< by pass, layer and operation, in the order in which they first ran
+  std::vector<ProfileRow> transfers{};  ///< what moved beside them, of a device whose clock tells: by operation alone
+  double seconds = 0;                   ///< of all, from the beginning of the profile
   Size steps = 0;
   RateLimits limits{};
   int rank = 0;
@@ -60,7 +61,7 @@ struct Profile {
   double seconds_in_work() const;
 
   /// Lines with line ends: the rows of merged(), in each pass and layer the longest first; those of less than half a
-  /// percent together; the time between operations; and the line of the communication.
+  /// percent together; the time between operations; the transfers; and the line of the communication.
   std::string table() const;
   JsonObject json() const;
 };
@@ -69,8 +70,9 @@ struct Profile {
 Profile profile_of(const Profiler& profiler, const NameOfParameter& name, Size steps, const RateLimits& limits = {});
 
 /// The rank's kept events, a line each, as objects of a list `traceEvents`: Chrome's trace format, which
-/// ui.perfetto.dev shows, then the communication_counters. `offset`: nanoseconds, added to each time. Each line ends
-/// with a comma. The name of the rank's lane says if events were not kept.
+/// ui.perfetto.dev shows, then what was under way of communication, and the communication_counters. `offset`:
+/// nanoseconds, added to each time. Each line ends with a comma. The name of the rank's lane says if events were not
+/// kept.
 std::string trace_lines(const Profiler& profiler, const NameOfParameter& name, int rank, std::int64_t offset = 0);
 
 namespace detail {
@@ -158,7 +160,7 @@ DSPP_INLINE ProfileRow named_row(const Profiler& profiler, const Profiler::Row& 
     result.pass = range.what, result.layer = range.name;
   }
   if (row.parameter != nullptr) result.layer = layer_of(name(row.parameter));
-  result.collective = row.kind == Profiler::Kind::collective;
+  result.collective = row.kind != Profiler::Kind::kernel;
   result.operation = result.collective ? std::string(row.name) + " " + row.purpose : operation_named(row.name);
   return result;
 }
@@ -247,23 +249,27 @@ DSPP_INLINE std::string Profile::table() const {
   }
   line("between operations", std::max(0.0, seconds - seconds_in_work()), nullptr);
   line("all", seconds, nullptr);
+  for (const ProfileRow& row : transfers) line("moving " + row.operation, row.seconds, &row);
   return lines.text() + communication.line(steps);
 }
 
 DSPP_INLINE JsonObject Profile::json() const {
-  std::vector<std::string> list;
-  for (const ProfileRow& row : rows)
-    list.push_back(JsonObject()
-                       .add("pass", row.pass)
-                       .add("layer", row.layer)
-                       .add("operation", row.operation)
-                       .add("collective", row.collective)
-                       .add("calls", row.calls)
-                       .add("seconds", row.seconds)
-                       .add("flops", row.flops)
-                       .add("bytes", row.bytes)
-                       .add("share_of_limit", row.share_of(limits))
-                       .text());
+  const auto lines_of = [&](const std::vector<ProfileRow>& of) {
+    std::vector<std::string> list;
+    for (const ProfileRow& row : of)
+      list.push_back(JsonObject()
+                         .add("pass", row.pass)
+                         .add("layer", row.layer)
+                         .add("operation", row.operation)
+                         .add("collective", row.collective)
+                         .add("calls", row.calls)
+                         .add("seconds", row.seconds)
+                         .add("flops", row.flops)
+                         .add("bytes", row.bytes)
+                         .add("share_of_limit", row.share_of(limits))
+                         .text());
+    return json_list_lines(list);
+  };
   return JsonObject()
       .add("rank", rank)
       .add("steps", steps)
@@ -271,7 +277,8 @@ DSPP_INLINE JsonObject Profile::json() const {
       .add("limit_flops_per_second", limits.flops)
       .add("limit_bytes_per_second", limits.bytes)
       .add("communication", communication.json())
-      .add_json("rows", json_list_lines(list));
+      .add_json("rows", lines_of(rows))
+      .add_json("transfers", lines_of(transfers));
 }
 
 DSPP_INLINE Profile profile_of(const Profiler& profiler, const NameOfParameter& name, Size steps,
@@ -279,8 +286,11 @@ DSPP_INLINE Profile profile_of(const Profiler& profiler, const NameOfParameter& 
   Profile profile{.seconds = static_cast<double>(profiler.elapsed()) * 1e-9, .steps = steps, .limits = limits};
   for (const Profiler::Row& row : profiler.rows())
     if (row.kind != Profiler::Kind::range && row.calls > 0)
-      profile.rows.push_back(detail::named_row(profiler, row, name));
+      (row.kind == Profiler::Kind::transfer ? profile.transfers : profile.rows)
+          .push_back(detail::named_row(profiler, row, name));
   profile.rows = detail::sum_of_equal(profile.rows);
+  for (ProfileRow& transfer : profile.transfers)
+    for (const ProfileRow& row : profile.rows) transfer.bytes += row.operation == transfer.operation ? row.bytes : 0;
   profile.communication = communication_time_of(profiler);
   return profile;
 }
@@ -312,6 +322,18 @@ DSPP_INLINE std::string trace_lines(const Profiler& profiler, const NameOfParame
   for (const Profiler::Event& event : profiler.events())
     text += heads[static_cast<std::size_t>(event.row)] + ",\"ts\":" + microseconds(event.begin + offset) +
             ",\"dur\":" + microseconds(event.end - event.begin) + "},\n";
+  std::size_t number = 0;
+  for (const Profiler::Event& flight : profiler.flights()) {  // which overlap each other
+    const Profiler::Row& row = profiler.rows()[static_cast<std::size_t>(flight.row)];
+    const JsonObject head = JsonObject()
+                                .add("name", std::string(row.name) + " " + row.purpose)
+                                .add("cat", "under way")
+                                .add("id", lane + "." + std::to_string(number++));
+    const std::string members = head.text();
+    for (const bool begins : {true, false})
+      text += members.substr(0, members.size() - 1) + R"(,"ph":")" + (begins ? "b" : "e") + R"(","pid":0,"tid":)" +
+              lane + ",\"ts\":" + microseconds((begins ? flight.begin : flight.end) + offset) + "},\n";
+  }
   return text + communication_counters(profiler, rank, offset);
 }
 
