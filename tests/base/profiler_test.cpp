@@ -256,3 +256,25 @@ TEST_CASE("transfers are those that the clock tells of, if it tells of any") {
     CHECK(row.name == moved);
   }
 }
+
+TEST_CASE("what is beside a collective is known when it ends, though the times of it were read before") {
+  const auto times = std::make_shared<TestClock::Times>();
+  times->to_come = {0, 10, 11, 12, 20, 30, 60, 70, 80, 90, 95};
+  times->come = 100, times->known = 70;
+  Profiler profiler(10, std::make_unique<TestClock>(times));
+  profiler.begin_collective(moved, purpose, false);
+  const Profiler::Event flight = profiler.begin_flight();
+  profiler.end_collective(7);
+  const std::uint64_t range = profiler.begin_range("backward", "");
+  work(profiler, first_kernel);
+  profiler.end_range(range);
+  CHECK(profiler.communication().under_way == 0);
+  profiler.begin_collective(moved, purpose, false);
+  profiler.end_collective(0, false);
+  profiler.end_flight(flight);
+  times->known = 95;
+  profiler.settle();
+  CHECK(profiler.communication().under_way == 84);
+  CHECK(profiler.communication().hidden == 30);
+  CHECK(profiler.communication().exposed == 11);
+}
