@@ -95,6 +95,9 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const auto data = batches(world, source, job.sizes(), batches_from(job, start));
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
+  PlanOptions of_rank = plan_options(job);
+  of_rank.rank = world.place();
+  world.memory().lay_out_next(plan_timeline<Model>(job.model, job.sizes(), of_rank, 0));
   const Traffic before = world.traffic();
   const Size checked_before = engine.rank_check().count();
   Traffic of_saving;

@@ -17,7 +17,7 @@
 #include <dspp/nn/walk.hpp>
 #include <dspp/ops/update.hpp>
 #include <dspp/optim/adamw.hpp>
-#include <dspp/plan/plan.hpp>
+#include <dspp/plan/timeline.hpp>
 
 #include "../../examples/train_gpt/gemm_limit.hpp"
 
@@ -111,7 +111,10 @@ Figures time_steps(Size steps, World<PeerPolicy>& world, auto&& step) {
 Figures train(const Sizes& s, World<PeerPolicy>& world) {
   const Size rows = s.batch / world.data_size();
   const Batch<Cpu> batch = draw_batch(s, world, rows);
-  Engine engine{world, Model(s.model), AdamW{.lr = 3e-4}, {.micro_batch = rows, .sequence = s.model.sequence}};
+  const BatchSizes sizes{.micro_batch = rows, .sequence = s.model.sequence};
+  Engine engine{world, Model(s.model), AdamW{.lr = 3e-4}, sizes};
+  world.memory().lay_out_next(
+      plan_timeline<Model>(s.model, sizes, {.data = world.data_size(), .rank = world.place()}, 0));
   Figures figures = time_steps(s.steps, world, [&] {
     const StepReport report = engine.train_batch(batch);
     return static_cast<double>(report.loss);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -130,6 +131,67 @@ TEST_CASE("steps that are alike lie in a region from the second on, and take no 
   CHECK(steps.wrong() == 0);
 }
 
+TEST_CASE("a step that was planned lies in a region from the first on, without other memory") {
+  for (unsigned run = 0; run < 20; ++run) {
+    CAPTURE(run);
+    Pool paper;
+    paper.lay_out_steps(false);
+    const Handle of_paper(paper, 1 << 20, Category::parameters, "state");
+    paper.begin_timeline();
+    auto batch = std::make_unique<Handle>(paper, 12345, Category::data, "batch");
+    RandomSteps(paper).run(run, 150);
+    batch.reset();
+    const MemoryTimeline planned = paper.end_timeline();
+    CHECK(planned.step_begin == 1);
+    CHECK(planned.step_end == planned.events() - 1);
+
+    Pool pool;
+    pool.lay_out_steps(true);
+    const Handle state(pool, 1 << 20, Category::parameters, "state");
+    pool.lay_out_next(planned);
+    const Size region = pool.region();
+    CHECK(region > 0);
+    CHECK(pool.reserved() == state.bytes() + region);
+    pool.lay_out_next(planned);
+    CHECK(pool.reserved() == state.bytes() + region);
+    RandomSteps steps(pool);
+    for (int step = 0; step < 3; ++step) {
+      const Handle own(pool, 12345, Category::data, "batch");
+      steps.run(run, 150);
+      CHECK(pool.region() == region);
+      CHECK(pool.peak() == paper.peak());
+      constexpr Size of_short_ones = 160'000;
+      CHECK(pool.peak_reserved() <= state.bytes() + own.bytes() + region + of_short_ones);
+    }
+    CHECK(steps.wrong() == 0);
+  }
+}
+
+TEST_CASE("a plan for which there is no room, or no step, gives no region") {
+  Pool paper;
+  paper.lay_out_steps(false);
+  paper.begin_timeline();
+  { const Handle between(paper, 1 << 20, Category::data, "between"); }
+  const MemoryTimeline nothing = paper.end_timeline();
+  CHECK(nothing.step_end == nothing.step_begin);
+  paper.begin_timeline();
+  RandomSteps(paper).run(1, 100);
+  const MemoryTimeline planned = paper.end_timeline();
+  Pool limited(paper.peak() / 2);
+  limited.lay_out_steps(true);
+  limited.lay_out_next(planned);
+  CHECK(limited.region() == 0);
+  limited.set_limit(0);
+  limited.lay_out_next(nothing);
+  CHECK(limited.region() == 0);
+  limited.lay_out_steps(false);
+  limited.lay_out_next(planned);
+  CHECK(limited.region() == 0);
+  limited.lay_out_steps(true);
+  limited.lay_out_next(planned);
+  CHECK(limited.region() > 0);
+}
+
 TEST_CASE("whatever steps do, and what comes between them, no block is in another's place, and the bound is kept") {
   Size with_region = 0, beyond = 0;
   for (unsigned run = 0; run < 40; ++run) {
@@ -140,6 +202,13 @@ TEST_CASE("whatever steps do, and what comes between them, no block is in anothe
     pool.lay_out_steps(true);
     if (run % 5 == 4) pool.poison(true);
     RandomSteps steps(pool);
+    if (run % 2 == 0) {  // planned, rightly or not
+      Pool paper;
+      paper.lay_out_steps(false);
+      paper.begin_timeline();
+      RandomSteps(paper).run(below(2) == 0 ? run : run + 1, below(3) == 0 ? 90 : 120);
+      pool.lay_out_next(paper.end_timeline());
+    }
     for (int step = 0; step < 20; ++step) {
       // Mostly alike; now and then another one, blocks that stay, an end that comes early, longer blocks from some
       // request on, and others in between.

@@ -39,6 +39,10 @@ class Ledger {
 
   /// Hears of each block that is taken or given back, at run time; null: none does.
   constexpr void set_recorder(MemoryRecorder* recorder) { recorder_ = recorder; }
+  /// As of a Pool: the recorder hears of it.
+  constexpr void begin_step() { recorder_ ? recorder_->begin_step() : void(); }
+  constexpr void end_step() { recorder_ ? recorder_->end_step() : void(); }
+  constexpr void abandon_step() {}
 
   constexpr Size live() const { return total_; }
   constexpr Size peak() const { return peak_; }

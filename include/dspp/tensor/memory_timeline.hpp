@@ -31,6 +31,8 @@ struct MemoryTimeline {
   std::vector<TimedBlock> blocks{};  ///< first those in use before, then the others; both in the order of requests
   std::vector<Size> live{};          ///< bytes in use after each event, as the memory itself counts them
   Size before = 0;                   ///< the same before the first
+  Size step_begin = 0;               ///< the events from here to before step_end are those of the first step
+  Size step_end = 0;                 ///< step_begin: no step ended
   Size region = 0;                   ///< bytes of the region; 0: no block lay in one
   bool is_whole = true;              ///< false: there were more events than are kept
 
@@ -62,6 +64,14 @@ class MemoryRecorder {
   void given(const void* block, Size live) noexcept;
   /// A block lies in a region of so many bytes.
   void has_region(Size bytes) noexcept { timeline_.region = std::max(timeline_.region, bytes); }
+  /// A step begins, if none is under way, and ends: the first of them is noted.
+  void begin_step() noexcept {
+    if (step_begin_ < 0) step_begin_ = timeline_.events();
+  }
+  void end_step() noexcept {
+    if (step_begin_ < 0 || timeline_.step_end > timeline_.step_begin) return;
+    timeline_.step_begin = step_begin_, timeline_.step_end = timeline_.events();
+  }
   /// Begins here: what was given back is forgotten.
   void begin(Size live);
   /// Ends it.
@@ -78,6 +88,7 @@ class MemoryRecorder {
   bool has_room() noexcept { return timeline_.is_whole = timeline_.is_whole && timeline_.live.size() < most_events_; }
 
   std::size_t most_events_;
+  Size step_begin_ = -1;
   MemoryTimeline timeline_;
   std::unordered_map<const void*, std::size_t> in_use_;  // by block, its place in the timeline
 };
@@ -132,6 +143,7 @@ DSPP_INLINE void MemoryRecorder::begin(Size live) {
   for (const auto& [block, place] : in_use_) places.emplace_back(place, block);
   std::sort(places.begin(), places.end());
   MemoryTimeline old = std::exchange(timeline_, {});
+  step_begin_ = -1;
   timeline_.before = live, timeline_.region = old.region, timeline_.is_whole = old.is_whole;
   for (const auto& [place, block] : places) {
     in_use_[block] = timeline_.blocks.size();

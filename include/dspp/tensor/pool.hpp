@@ -105,6 +105,10 @@ class Pool {
   void abandon_step() noexcept;
   /// Whether steps get a region; by default but under the address sanitizer, which guards single blocks.
   void lay_out_steps(bool on);
+  /// Gives the next step a region, too, whose blocks are those of the step that was `planned`: before the first step,
+  /// plan_timeline(..., 0) (plan/timeline.hpp). Nothing if there is a region, or no room for it; if the step has other
+  /// blocks, it costs memory, as a step unlike the one before.
+  void lay_out_next(const MemoryTimeline& planned);
   /// The bytes of the region; 0: there is none.
   Size region() const { return steps_ ? steps_->bytes : 0; }
 
@@ -212,7 +216,7 @@ class Pool {
   void note_use(Block* block, Size bytes) noexcept;
   void note_return(const Block* block) noexcept;
   void note_step();
-  void make_region();
+  void make_region(const std::vector<BlockUse>& uses, Size peak);
   bool drop_region() noexcept;
   void trim_kept() noexcept;
   template <class Less>

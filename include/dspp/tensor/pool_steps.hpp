@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The members of Pool that give the blocks of steps places in one region.
 ///
-/// A step's requests and returns are noted. After the first step, and again when two steps were alike that the region
-/// does not fit, each block that was returned within its step gets a slot: a place in the region that no block has
+/// A step's requests and returns are noted. After the first step, or before it where they are planned, and again when
+/// two steps were alike that the region does not fit, each block that was returned within its step gets a slot: a place in the region that no block has
 /// which is in use at the same time (block_layout.hpp). In the steps from there on, the n-th request gets the n-th
 /// slot if it has its bytes, and if nothing that is in use overlaps it: a block may be kept longer than it was. A few
 /// requests may come besides. After more the step is unlike the others, and the region is given back after it. What
@@ -28,8 +28,33 @@ DSPP_INLINE void Pool::lay_out_steps(bool on) {
   if (!on) drop_region();
 }
 
+DSPP_INLINE void Pool::lay_out_next(const MemoryTimeline& planned) {
+  if (!steps_) lay_out_steps(!detail::guards_single_blocks);
+  const Steps& steps = *steps_;
+  if (!steps.is_on || steps.is_under_way || steps.region || traces_ > 0) return;
+  std::vector<BlockUse> uses;
+  std::vector<Size> events;  // of blocks requested in the step, as a step counts them
+  for (const TimedBlock& block : planned.blocks) {
+    if (block.begin < planned.step_begin || block.begin >= planned.step_end) continue;
+    const bool is_returned = block.end < planned.step_end;
+    uses.push_back({block.begin, is_returned ? block.end : BlockUse::still_used, block.bytes});
+    events.push_back(block.begin);
+    if (is_returned) events.push_back(block.end);
+  }
+  std::sort(events.begin(), events.end());
+  const auto counted = [&](Size event) {
+    return static_cast<Size>(std::lower_bound(events.begin(), events.end(), event) - events.begin());
+  };
+  for (BlockUse& use : uses) {
+    use.begin = counted(use.begin);
+    if (use.end != BlockUse::still_used) use.end = counted(use.end);
+  }
+  make_region(uses, std::max(peak_, planned.peak()));
+}
+
 DSPP_INLINE void Pool::begin_step() {
   if (!steps_) lay_out_steps(!detail::guards_single_blocks);
+  if (recorder_) recorder_->begin_step();
   Steps& steps = *steps_;
   if (!steps.is_on || steps.is_under_way || traces_ > 0) return;
   if (std::exchange(steps.taken_between, 0) > steps.bytes / 8 && steps.region) trim_kept();  // of an evaluation
@@ -45,6 +70,7 @@ DSPP_INLINE void Pool::abandon_step() noexcept {
 }
 
 DSPP_INLINE void Pool::end_step() noexcept {
+  if (recorder_) recorder_->end_step();
   if (!steps_ || !steps_->is_under_way) return;
   steps_->is_under_way = false;
   try {
@@ -66,11 +92,12 @@ DSPP_INLINE void Pool::note_step() {
   for (const BlockUse& use : steps.uses) steps.before.push_back(use.bytes);
   const bool is_whole = steps.next + static_cast<std::size_t>(Steps::most_unlike) >= steps.slots.size();
   const bool fits = steps.unlike == 0 && steps.refused == 0 && is_whole;
+  if (limit_ == 0) make_room(0, reserved_at_most(peak_));  // of a step, or a plan, that was another
   if ((steps.region && fits) || steps.layouts == Steps::most_layouts) return;
   if (steps.region && (steps.is_unlike || is_as_before)) drop_region();
   if (steps.region || !(is_first || is_as_before)) return;
   ++steps.layouts;
-  make_region();
+  make_region(steps.uses, peak_);
 }
 
 /// More than a step may have, or no memory to note it: the step has no end.
@@ -175,21 +202,22 @@ DSPP_INLINE void Pool::leave_region(Block* block) noexcept {
   place = -1;
 }
 
-/// From the uses of the step that ended.
-DSPP_INLINE void Pool::make_region() {
+/// From the uses of a step with that peak.
+DSPP_INLINE void Pool::make_region(const std::vector<BlockUse>& uses, Size peak) {
   Steps& steps = *steps_;
+  if (uses.size() > Steps::most_uses) return;
   std::vector<BlockUse> within;
   std::vector<std::size_t> requests;
-  for (std::size_t i = 0; i < steps.uses.size(); ++i)
-    if (steps.uses[i].end != BlockUse::still_used && steps.uses[i].bytes >= Steps::least_bytes)
-      within.push_back(steps.uses[i]), requests.push_back(i);
+  for (std::size_t i = 0; i < uses.size(); ++i)
+    if (uses[i].end != BlockUse::still_used && uses[i].bytes >= Steps::least_bytes)
+      within.push_back(uses[i]), requests.push_back(i);
   for (BlockUse& use : within) use.bytes = round_up(use.bytes, Steps::alignment);
   if (within.empty()) return;
   const BlockLayout layout = lay_out(within);
-  const Size most = limit_ > 0 ? limit_ : reserved_at_most(peak_);
+  const Size most = limit_ > 0 ? limit_ : reserved_at_most(peak);
   if (live_total_ + slack_ + layout.bytes > most) return;
-  std::vector<Steps::Slot> slots(steps.uses.size());
-  for (std::size_t i = 0; i < slots.size(); ++i) slots[i].use = steps.uses[i];
+  std::vector<Steps::Slot> slots(uses.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) slots[i].use = uses[i];
   for (std::size_t w = 0; w < within.size(); ++w) slots[requests[w]].offset = layout.offsets[w];
   steps.in_use.reserve(slots.size());
   trim_kept();

@@ -117,7 +117,7 @@ class Replicas {
   /// Numbers the micro-steps: ranks with different numbers do not match, since one threw and began the next.
   constexpr void begin_micro_step() {
     ++micro_step_;
-    if constexpr (requires { memory_->begin_step(); }) memory_->begin_step();
+    memory_->begin_step();
     if (errors_are_old_) zero_errors();
   }
 
@@ -180,7 +180,7 @@ class Replicas {
   }
   /// After a step, whose gradients are gone; `how`: as in check_reductions; `forgets_errors`: of quantization.
   constexpr void end_step(ReductionCheck how, bool forgets_errors) {
-    if constexpr (requires { memory_->end_step(); }) memory_->end_step();
+    memory_->end_step();
     if (forgets_errors || ++steps_with_errors_ >= config_.error_feedback.reset_steps) forget_errors();
     check_reductions(how);
   }
@@ -257,7 +257,7 @@ class Replicas {
   }
   constexpr void give_up_step() {
     abandon();
-    if constexpr (requires { memory_->abandon_step(); }) memory_->abandon_step();
+    memory_->abandon_step();
   }
   /// Null if they are not kept.
   template <class G>
