@@ -2,12 +2,12 @@
 /// The members of Pool that give the blocks of steps places in one region.
 ///
 /// A step's requests and returns are noted. After the first step, or before it where they are planned, and again when
-/// two steps were alike that the region does not fit, each block that was returned within its step gets a slot: a place in the region that no block has
-/// which is in use at the same time (block_layout.hpp). In the steps from there on, the n-th request gets the n-th
-/// slot if it has its bytes, and if nothing that is in use overlaps it: a block may be kept longer than it was. A few
-/// requests may come besides. After more the step is unlike the others, and the region is given back after it. What
-/// has no slot, or comes between steps, is served as without a region, and in its gaps where the Pool would take more
-/// than it may.
+/// two steps were alike that the region does not fit, each block that was returned within its step gets a slot: a place
+/// in the region that no block has which is in use at the same time (block_layout.hpp). In the steps from there on, the
+/// n-th request gets the n-th slot if it has its bytes, and if nothing that is in use overlaps it: a block may be kept
+/// longer than it was. A few requests may come besides. After more the step is unlike the others, and the region is
+/// given back after it. What has no slot, or comes between steps, is served as without a region, and in its gaps where
+/// the Pool would take more than it may.
 #pragma once
 
 #include <algorithm>
