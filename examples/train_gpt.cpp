@@ -95,13 +95,13 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const auto data = batches(world, source, job.sizes(), batches_from(job, start));
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
-  PlanOptions of_rank = plan_options(job);
-  of_rank.rank = world.place();
-  world.memory().lay_out_next(plan_timeline<Model>(job.model, job.sizes(), of_rank, 0));
   const Traffic before = world.traffic();
   const Size checked_before = engine.rank_check().count();
   Traffic of_saving;
   StepProfile profile(engine, job);
+  PlanOptions of_rank = plan_options(job);
+  of_rank.rank = world.place();
+  world.memory().lay_out_next(plan_timeline<Model>(job.model, job.sizes(), of_rank, 0));
   StepMemory<Model> memory(world.memory(), job, world.is_first());
   Pace pace(job, interrupt, world.host(), start.taken, start.skipped);
   Size saved = job.resume == job.save ? start.taken : -1;  // the step of the last checkpoint

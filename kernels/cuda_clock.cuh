@@ -12,31 +12,35 @@
 
 namespace dspp {
 
-DSPP_CUDA_INLINE CudaClock::CudaClock(CudaMemory& memory) : memory_(memory) {
-  memory_.set_clock(this);
+DSPP_CUDA_INLINE CudaClock::CudaClock(CudaMemory& memory)
+    : memory_(memory), hears_transfers_(memory.clock() == nullptr) {
+  if (hears_transfers_) memory_.set_clock(this);
 }
 
 DSPP_CUDA_INLINE CudaClock::~CudaClock() {
-  memory_.set_clock(nullptr);
-  for (const Mark& mark : marks_) free_.push_back(mark.event);
-  free_.push_back(anchor_);
-  for (void* const event : free_)
+  if (hears_transfers_) memory_.set_clock(nullptr);
+  const auto destroy = [](void* event) {
     if (event != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event));
+  };
+  for (const Mark& mark : marks_) destroy(mark.event);
+  for (void* const event : free_) destroy(event);
+  destroy(anchor_);
 }
 
 DSPP_CUDA_INLINE std::uint64_t CudaClock::mark() {
   return mark_on(memory_.stream());
 }
 
-/// An event that cannot be recorded is none: what failed is said by the next call that can say it.
+/// A moment that CUDA gives no event has the time of the one before: a profile ends no training.
 DSPP_CUDA_INLINE std::uint64_t CudaClock::mark_on(void* stream) {
   cudaEvent_t event = nullptr;
   if (!free_.empty())
     event = static_cast<cudaEvent_t>(free_.back()), free_.pop_back();
   else if (cudaEventCreate(&event) != cudaSuccess)
-    event = nullptr;
+    event = nullptr, cudaGetLastError();
   marks_.push_back({event, stream});
   if (event != nullptr && cudaEventRecord(event, static_cast<cudaStream_t>(stream)) != cudaSuccess) {
+    cudaGetLastError();
     free_.push_back(event);
     marks_.back().event = nullptr;
   }
@@ -68,7 +72,7 @@ DSPP_CUDA_INLINE std::int64_t CudaClock::time_of(void* event) {
   float milliseconds = 0;
   if (cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(anchor_), static_cast<cudaEvent_t>(event)) !=
       cudaSuccess)
-    milliseconds = 0;
+    milliseconds = 0, cudaGetLastError();
   const std::int64_t time = anchor_time_ + std::llround(1e6 * static_cast<double>(milliseconds));
   if (milliseconds > 1000) {
     anchor_time_ = time;
@@ -87,8 +91,20 @@ DSPP_CUDA_INLINE std::int64_t CudaClock::known_until() const noexcept {
   return until;
 }
 
+/// The rank's stream waits for the last moment of each other: of transfers and lanes that nobody has waited for.
 DSPP_CUDA_INLINE void CudaClock::wait() {
+  std::vector<void*> streams{memory_.stream()};
+  for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
+    if (mark->event == nullptr || std::find(streams.begin(), streams.end(), mark->stream) != streams.end()) continue;
+    streams.push_back(mark->stream);
+    gpu::check({"time"}, cudaStreamWaitEvent(static_cast<cudaStream_t>(memory_.stream()),
+                                             static_cast<cudaEvent_t>(mark->event), 0));
+  }
   memory_.synchronize();
+}
+
+DSPP_CUDA_INLINE bool CudaClock::tells_transfers() const {
+  return memory_.tells_transfers();
 }
 
 DSPP_CUDA_INLINE std::vector<StreamClock::Transfer> CudaClock::take_transfers() {

@@ -368,7 +368,7 @@ DSPP_CUDA_INLINE std::uint64_t CudaMemory::begin_range(std::string_view what, st
                                                        Profiler* profiler) {
   std::string text(what);
   if (!name.empty()) text.append(" ").append(name);
-  ranges_.push_back({++last_range_, profiler ? profiler->begin_range(what, name) : 0});
+  ranges_.push_back({++last_range_, profiler ? profiler->begin_range(what, name) : 0, profiler});
   gpu::push_range(text.c_str());
   return last_range_;
 }
@@ -377,7 +377,9 @@ DSPP_CUDA_INLINE void CudaMemory::end_range(std::uint64_t range, Profiler* profi
   const auto is_before = [](const Range& one, std::uint64_t number) { return one.number < number; };
   const auto at = std::lower_bound(ranges_.begin(), ranges_.end(), range, is_before);
   if (at == ranges_.end() || at->number != range) return;
-  if (profiler && at->profiled != 0) profiler->end_range(at->profiled);
+  const auto has_it = [&](const Range& one) { return one.by == profiler; };
+  if (const auto own = std::find_if(at, ranges_.end(), has_it); profiler && own != ranges_.end())
+    profiler->end_range(own->profiled);
   for (auto ending = ranges_.end(); ending != at; --ending) gpu::pop_range();
   ranges_.erase(at, ranges_.end());
 }
@@ -465,6 +467,7 @@ DSPP_CUDA_INLINE void CudaLane::wait() {
 
 template <class T>
 void Cuda::fill(Pool& pool, T* y, Size count, T value) {
+  const ProfiledKernel profiled(pool.profiler(), "fill", count * Size{sizeof(T)});
   gpu::fill(gpu::stream_of(memory_of(pool)), count, y, value);
 }
 

@@ -72,6 +72,7 @@ class CudaShare final : public dspp::detail::RankShare {
       fail(ErrorCode::usage, "dspp: a GPU is shared by at most " + std::to_string(most_ranks_on_gpu) + " ranks, but " +
                                  table.name + " has " + std::to_string(size_) + ". Start fewer ranks, or processes.");
     table_.shown[static_cast<std::size_t>(rank_)] = events_;
+    memory_.tell_transfers();
   }
 
   bool is_asynchronous() const override { return true; }

@@ -58,6 +58,7 @@ class NcclRank final : public CudaWatcher, public std::enable_shared_from_this<N
   NcclRank(CudaMemory& memory, NcclOptions options, HostGroup world)
       : memory_(memory), options_(options), world_(std::move(world)), exceptions_(std::uncaught_exceptions()) {
     memory_.watch(this);
+    memory_.tell_transfers();
   }
   ~NcclRank() override { close(); }
   NcclRank(const NcclRank&) = delete;
@@ -187,8 +188,8 @@ class NcclLine {
   }
   /// NCCL has put it into the stream.
   void launch() {
-    gpu::check({"order NCCL's stream"}, cudaEventRecord(ends_[launched_ % remembered], stream_));
     if (rank_.memory().clock() != nullptr) rank_.memory().clock()->end_transfer(stream_);
+    gpu::check({"order NCCL's stream"}, cudaEventRecord(ends_[launched_ % remembered], stream_));
     ++launched_;
   }
   /// The rank's stream waits for that launched operation, and those before it.

@@ -13,7 +13,7 @@
 
 namespace train_gpt {
 
-/// Of rank 0, of the second step of a run, the first whose blocks lie in a region; of a run of one step, of that.
+/// Of rank 0, of the second step of a run, which is as those that follow; of a run of one step, of that.
 template <class Model>
 class StepMemory {
  public:

@@ -3,6 +3,7 @@
 // labels: cuda
 #include <kernels/nccl.cuh>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -15,6 +16,7 @@
 #include <laws/device_communicator.hpp>
 #include <laws/folder.hpp>
 #include <laws/json_tree.hpp>
+#include <laws/sentence_of.hpp>
 #include <laws/training_run.hpp>
 
 using namespace dspp;
@@ -182,6 +184,46 @@ TEST_CASE(
   CHECK(last_of_message <= last);
 }
 
+TEST_CASE("what a step did wrong is the engine's to say, not the end's of a profile") {
+  using P = Policy<F32, Cuda>;
+  run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    Engine engine(world, Gpt<P>(tiny), AdamW{.lr = 1e-2}, sizes, settings);
+    const auto step = [&](std::int32_t id) {
+      const auto batch = batch_of<Cuda>(world.memory(), 0, 0, 1, 4, 13);
+      Cuda::write(world.memory(), batch.tokens.data(), 4, [&](std::int32_t* ids) { std::fill_n(ids, 4, id); });
+      return engine.train_batch(batch);
+    };
+    static_cast<void>(step(3).get());
+    {
+      auto profiling = engine.profile();
+      static_cast<void>(step(99));  // of 13
+    }
+    CHECK(Cuda::memory_of(world.memory()).clock() == nullptr);
+    CHECK(sentence_of([&] { engine.steps(); }).find("99") != std::string::npos);
+  });
+}
+
+TEST_CASE("a clock waits for streams that nobody else waits for") {
+  using P = Policy<F32, Cuda>;
+  for (unsigned seed = 1; seed <= 20; ++seed)
+    run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+      CudaClock clock(Cuda::memory_of(world.memory()));
+      auto x = Tensor<float, 1, Cuda>::zeros(shape(100), world.memory(), Category::workspace, "x");
+      std::uint64_t last = clock.mark();
+      CudaLane lane;
+      lane.start(world.memory(), [&](Pool& memory) {
+        for (unsigned i = 0; i < seed; ++i) Cuda::zero(memory, reinterpret_cast<std::byte*>(x.data()), 400);
+        last = clock.mark();
+      });
+      last = clock.mark();
+      clock.wait();
+      std::uint64_t read = 0;
+      while (const auto moment = clock.read()) read = moment->number;
+      CHECK(read == last);
+      lane.wait();
+    });
+}
+
 TEST_CASE("a clock of which CUDA refuses events still ends, and what fails is said by the device's next call") {
   using P = Policy<F32, Cuda>;
   run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
@@ -189,6 +231,8 @@ TEST_CASE("a clock of which CUDA refuses events still ends, and what fails is sa
     const software_gpu::Live before = software_gpu::live();
     {
       CudaClock clock(memory);
+      CHECK(memory.clock() == &clock);
+      { const CudaClock other(memory); }
       CHECK(memory.clock() == &clock);
       software_gpu::fail_call(1);
       CHECK(clock.mark() == 0);

@@ -169,7 +169,7 @@ class Profiler {
   std::map<std::uint64_t, std::int64_t> times_;   // read, of works that are not done
   std::uint64_t moments_ = 0;                     // read
   std::int64_t last_time_ = 0;
-  bool tells_transfers_ = false;
+  std::map<Instant, int> open_flights_{};  // with their rows, where the clock tells of no transfers
   detail::OverlapSweep sweep_;
 };
 
@@ -255,13 +255,19 @@ DSPP_INLINE void Profiler::end_range(std::uint64_t range) noexcept {
 
 DSPP_INLINE void Profiler::settle() {
   if (!clock_ || stopped_) return;
-  clock_->wait();
+  try {
+    clock_->wait();
+  } catch (...) {
+    collect();
+    throw;
+  }
   collect();
 }
 
 DSPP_INLINE void Profiler::stop() {
   if (stopped_) return;
   end_range(0);  // all
+  while (!open_flights_.empty()) end_flight({open_flights_.begin()->second, open_flights_.begin()->first, 0});
   try {
     settle();
   } catch (...) {  // what is known stays
@@ -281,7 +287,11 @@ DSPP_INLINE Profiler::Communication Profiler::communication() const {
 }
 
 DSPP_INLINE Profiler::Event Profiler::begin_flight() {
-  if (!stopped_ && clock_) return {working_, instant(), 0};
+  if (!stopped_ && clock_) {
+    const Event flight{working_, clock_->tells_transfers() ? 0 : instant(), 0};
+    if (flight.begin != 0) open_flights_[flight.begin] = flight.row;
+    return flight;
+  }
   if (!stopped_ && in_flight_++ == 0) in_flight_since_ = begun_;
   return {working_, begun_, begun_};
 }
@@ -289,7 +299,7 @@ DSPP_INLINE Profiler::Event Profiler::begin_flight() {
 DSPP_INLINE void Profiler::end_flight(Event flight) noexcept {
   if (stopped_) return;
   if (clock_) {
-    done_.push_back({flight.row, flight.begin, instant(), false, true});
+    if (open_flights_.erase(flight.begin) > 0) done_.push_back({flight.row, flight.begin, instant(), false, true});
     return;
   }
   flight.end = now();
@@ -314,8 +324,8 @@ DSPP_INLINE void Profiler::begin(Row row) {
   Row& sum = rows_[static_cast<std::size_t>(working_)];
   sum.flops += std::exchange(flops_, 0);
   sum.bytes += std::exchange(bytes_, 0) + told;
-  ++depth_;
   begun_ = instant();
+  ++depth_;
 }
 
 DSPP_INLINE void Profiler::end(Size bytes, bool is_call) noexcept {
@@ -360,10 +370,7 @@ DSPP_INLINE void Profiler::collect() noexcept {
     if (moment->number > 0) times_[moment->number] = moment->nanoseconds;
     last_time_ = std::max(last_time_, moment->nanoseconds);
   }
-  for (const StreamClock::Transfer& transfer : clock_->take_transfers()) {
-    tells_transfers_ = true;
-    transfers_.push_back(transfer);
-  }
+  for (const StreamClock::Transfer& transfer : clock_->take_transfers()) transfers_.push_back(transfer);
   const auto first_left = std::find_if(
       done_.begin(), done_.end(), [&](const Done& done) { return static_cast<std::uint64_t>(done.end) >= moments_; });
   std::for_each(done_.begin(), first_left, [&](const Done& done) { add_timed(done); });
@@ -378,7 +385,15 @@ DSPP_INLINE void Profiler::collect() noexcept {
     return true;
   });
   std::int64_t until = clock_->known_until();
-  for (const auto& [moment, time] : times_) until = std::min(until, time);  // of what has begun and is not done
+  const auto hold_back = [&](Instant begin) {
+    const auto read = times_.find(static_cast<std::uint64_t>(begin));
+    if (read != times_.end()) until = std::min(until, read->second);
+  };
+  for (const Done& done : done_)
+    if (rows_[static_cast<std::size_t>(done.row)].kind != Kind::range) hold_back(done.begin);
+  for (const StreamClock::Transfer& transfer : transfers_) hold_back(static_cast<Instant>(transfer.begin));
+  for (const auto& [begin, row] : open_flights_) hold_back(begin);
+  if (depth_ > 0) hold_back(begun_);
   sweep_.advance(until);
 }
 
@@ -395,10 +410,7 @@ DSPP_INLINE std::pair<std::int64_t, std::int64_t> Profiler::taken_times(Instant 
 
 DSPP_INLINE void Profiler::add_timed(const Done& done) noexcept {
   const auto [begin, end] = taken_times(done.begin, done.end);
-  if (done.is_flight) {
-    if (!tells_transfers_) add_flight(done.row, begin, end);
-    return;
-  }
+  if (done.is_flight) return add_flight(done.row, begin, end);
   add(done.row, begin, end, done.is_call);
   const Kind kind = rows_[static_cast<std::size_t>(done.row)].kind;
   using Sweep = detail::OverlapSweep;

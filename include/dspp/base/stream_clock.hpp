@@ -33,6 +33,8 @@ class StreamClock {
   virtual std::int64_t known_until() const noexcept = 0;
   /// Waits for all work of the rank. Throws what failed.
   virtual void wait() = 0;
+  /// Whether the device's communicators tell it of their transfers.
+  virtual bool tells_transfers() const = 0;
   /// Those that were issued since it was last asked.
   virtual std::vector<Transfer> take_transfers() = 0;
 };

@@ -15,14 +15,15 @@ namespace dspp {
 class CudaMemory;
 
 /// By CUDA's events, one for each moment: those of mark() are recorded on the stream to which the rank issues, others
-/// on streams of transfers. While it lives, the CudaMemory has it, and communicators tell it of what they move.
+/// on streams of transfers. While it lives, the CudaMemory has it, unless it had one, and communicators tell it of what
+/// they move.
 ///
 /// Cost     an event for each moment, which CUDA times to half a microsecond
 ///
 /// Members are defined in kernels/cuda_clock.cuh, and in dspp::cuda.
 class CudaClock final : public StreamClock {
  public:
-  /// One at a time of a CudaMemory, which outlives it.
+  /// The CudaMemory outlives it.
   explicit CudaClock(CudaMemory& memory);
   ~CudaClock() override;
   CudaClock(const CudaClock&) = delete;
@@ -32,6 +33,7 @@ class CudaClock final : public StreamClock {
   std::optional<Moment> read() noexcept override;
   std::int64_t known_until() const noexcept override;
   void wait() override;
+  bool tells_transfers() const override;
   std::vector<Transfer> take_transfers() override;
 
   /// A transfer of that name is what is issued to the cudaStream_t until end_transfer.
@@ -46,6 +48,7 @@ class CudaClock final : public StreamClock {
   std::int64_t time_of(void* event);
 
   CudaMemory& memory_;
+  bool hears_transfers_;
   std::vector<void*> free_;  // events
   std::deque<Mark> marks_;   // not read
   std::uint64_t marked_ = 0;

@@ -150,6 +150,9 @@ class CudaMemory final : public CudaSource {
   /// Of a profile under way; null: none is.
   CudaClock* clock() const { return clock_; }
   void set_clock(CudaClock* clock) { clock_ = clock; }
+  /// Whether its communicators move data on streams of their own, of which they tell the clock.
+  bool tells_transfers() const { return tells_transfers_; }
+  void tell_transfers() { tells_transfers_ = true; }
 
   /// cudaStream_t
   void* stream() const { return stream_; }
@@ -165,7 +168,8 @@ class CudaMemory final : public CudaSource {
 
  private:
   struct Range {
-    std::uint64_t number = 0, profiled = 0;  // the second the profiler's; 0: it has none
+    std::uint64_t number = 0, profiled = 0;  // the second that of `by`
+    const Profiler* by = nullptr;
   };
   static constexpr std::int32_t first_check_of_step = 1 << 24;
 
@@ -184,6 +188,7 @@ class CudaMemory final : public CudaSource {
   CudaWatcher* watcher_ = nullptr;
   CudaGraphs* graphs_ = nullptr;
   CudaClock* clock_ = nullptr;
+  bool tells_transfers_ = false;
   std::shared_ptr<std::vector<std::function<void(const CudaFault&)>>> checks_of_step_;
   std::map<const std::byte*, Size> blocks_;  // taken, and not freed
   std::map<const std::byte*, Size> mapped_;

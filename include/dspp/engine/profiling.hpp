@@ -22,6 +22,7 @@
 #include <dspp/observe/profile.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/matmul.hpp>
+#include <dspp/tensor/timeline_range.hpp>
 #include <dspp/zero/overlap_clock.hpp>
 
 namespace dspp {
@@ -55,11 +56,14 @@ class Profiling {
  public:
   using P = typename E::P;
   using D = DeviceOf<P>;
+  static_assert(detail::known_at_once<D> || HasClock<D>,
+                "dspp: a profile needs a clock of a device whose operations go on when their calls return, but that of "
+                "this policy has none. Give it clock(memory), as Cuda has.");
   /// Keeps the first `most_events` events for write_trace(). Call on every rank.
   explicit Profiling(E& engine, std::size_t most_events = 0);
   Profiling(const Profiling&) = delete;
   Profiling& operator=(const Profiling&) = delete;
-  ~Profiling() { stop(); }
+  ~Profiling() { end(); }
 
   /// Ends it; what it timed stays. Call on every rank.
   void stop();
@@ -76,6 +80,8 @@ class Profiling {
   void write_trace(const std::string& path);
 
  private:
+  /// Ends it, without asking the engine for its steps, which may throw what failed in the last one.
+  void end() noexcept;
   static E& without_profile(E& engine);
   static std::shared_ptr<Profiler> profiler_of(E& engine, std::size_t most_events);
   /// f(communicator) for each group of the world.
@@ -205,13 +211,10 @@ RateLimits limits_by_clock(World<P>& world) {
   return limits;
 }
 
-}  // namespace detail
-
 template <class P>
-RateLimits measured_limits(World<P>& world) {
-  using T = ElementOf<P>;
+RateLimits limits_by_calls(World<P>& world) {
+  using T = dspp::ElementOf<P>;
   using D = DeviceOf<P>;
-  if constexpr (!detail::known_at_once<D>) return detail::limits_by_clock(world);
   constexpr Size n = 960;  // rows that do not collide in the cache
   constexpr Size count = 16_MiB / static_cast<Size>(sizeof(T));
   Pool pool;
@@ -229,6 +232,16 @@ RateLimits measured_limits(World<P>& world) {
   limits.bytes = 3.0 * static_cast<double>(x.bytes()) / detail::fastest([&] { ops::add_into(x, y); });
   world.host().barrier();
   return limits;
+}
+
+}  // namespace detail
+
+template <class P>
+RateLimits measured_limits(World<P>& world) {
+  if constexpr (detail::known_at_once<DeviceOf<P>>)
+    return detail::limits_by_calls(world);
+  else
+    return detail::limits_by_clock(world);
 }
 
 template <class E>
@@ -250,6 +263,13 @@ Profiling<E>::Profiling(E& engine, std::size_t most_events)
 template <class E>
 void Profiling<E>::stop() {
   if (plain_.empty()) return;
+  end();
+  steps_ = engine_.steps() + engine_.skipped_steps();
+}
+
+template <class E>
+void Profiling<E>::end() noexcept {
+  if (plain_.empty()) return;
   engine_.world().memory().set_profiler(nullptr);
   try {
     engine_.replicas().complete_all();
@@ -258,7 +278,6 @@ void Profiling<E>::stop() {
   }
   exchange_groups(plain_);
   plain_.clear();
-  steps_ = engine_.steps() + engine_.skipped_steps();
   profiler_->stop();
 }
 

@@ -288,7 +288,7 @@ DSPP_INLINE Profile profile_of(const Profiler& profiler, const NameOfParameter& 
     if (row.kind != Profiler::Kind::range && row.calls > 0)
       (row.kind == Profiler::Kind::transfer ? profile.transfers : profile.rows)
           .push_back(detail::named_row(profiler, row, name));
-  profile.rows = detail::sum_of_equal(profile.rows);
+  profile.rows = detail::sum_of_equal(profile.rows), profile.transfers = detail::sum_of_equal(profile.transfers);
   for (ProfileRow& transfer : profile.transfers)
     for (const ProfileRow& row : profile.rows) transfer.bytes += row.operation == transfer.operation ? row.bytes : 0;
   profile.communication = communication_time_of(profiler);

@@ -18,6 +18,14 @@ constexpr Size moved_bytes(const FlatRange<T, G, S>& range) {
       static_cast<Size>(sizeof(G)) + (range.master != nullptr ? 1 : 2) * static_cast<Size>(sizeof(T));
   return range.count * (of_values + 2 * of_state * static_cast<Size>(sizeof(S)));
 }
+/// False if the host knows that the update is off.
+template <class D>
+constexpr bool may_update(const double* step) {
+  if constexpr (std::is_same_v<D, Cpu>)
+    return updates(step);
+  else
+    return true;
+}
 }  // namespace detail
 
 /// Updates ranges by an optimizer's rule: `ranges(f)` calls f(range, RangeSettings) for each FlatRange<T, G, S>, and is
@@ -28,8 +36,8 @@ constexpr Size moved_bytes(const FlatRange<T, G, S>& range) {
 template <class T, class G, class S, class D, class O, class Ranges>
 constexpr void update_ranges(Memory<D>& memory, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
                              const double* step = nullptr) {
-  if constexpr (std::is_same_v<D, Cpu>)
-    if (Profiler* const profiler = updates(step) ? memory.profiler() : nullptr)
+  if constexpr (D::real)
+    if (Profiler* const profiler = detail::may_update<D>(step) ? memory.profiler() : nullptr)
       ranges([&](const FlatRange<T, G, S>& range, const auto&) { profiler->count_bytes(detail::moved_bytes(range)); });
   launch<kernels::Update<O, T, G, S>, D>(memory, optimizer, ranges, scalars, step);
 }

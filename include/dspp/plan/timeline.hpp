@@ -11,7 +11,7 @@ namespace dspp {
 /// The blocks that one rank's memory gives out in the step behind `steps_before` others, with the events at which they
 /// are taken and given back: those that Pool::begin_timeline() and end_timeline() note around the same step of a run,
 /// in the same order, but for places in the region, of which paper has none. 0: the first step, which checks the ranks;
-/// 1: the first that lies in a region.
+/// 1: the first that lies in a region, unless Pool::lay_out_next gave the first one.
 ///
 ///   const MemoryTimeline planned = plan_timeline<Gpt<Mine>>(config, sizes, {.data = 2});
 ///

@@ -64,13 +64,16 @@ class MemoryRecorder {
   void given(const void* block, Size live) noexcept;
   /// A block lies in a region of so many bytes.
   void has_region(Size bytes) noexcept { timeline_.region = std::max(timeline_.region, bytes); }
-  /// A step begins, if none is under way, and ends: the first of them is noted.
+  /// A step begins, if none is under way, and ends, or is given up: the first that ends is noted.
   void begin_step() noexcept {
     if (step_begin_ < 0) step_begin_ = timeline_.events();
   }
   void end_step() noexcept {
     if (step_begin_ < 0 || timeline_.step_end > timeline_.step_begin) return;
     timeline_.step_begin = step_begin_, timeline_.step_end = timeline_.events();
+  }
+  void abandon_step() noexcept {
+    if (timeline_.step_end == timeline_.step_begin) step_begin_ = -1;
   }
   /// Begins here: what was given back is forgotten.
   void begin(Size live);

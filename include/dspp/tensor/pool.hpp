@@ -43,9 +43,9 @@ class MemorySource {
 
 /// Allocates 64-byte aligned blocks and keeps freed ones for the next request of the same size.
 ///
-/// Between begin_step() and end_step() requests come as they did in the step before: from the second step on, blocks
-/// lie in one region, by the times at which they were used, so that a step takes little more than its peak. See
-/// pool_steps.hpp. What comes otherwise is served as any other request, of which the following holds.
+/// Between begin_step() and end_step() requests come as in the step before, or the plan: blocks lie in one region, by
+/// the times at which they are used, so that a step takes little more than its peak. See pool_steps.hpp. What comes
+/// otherwise is served as any other request, of which the following holds.
 ///
 /// If no kept block has that size, the request takes new memory while reserved_at_most() allows it. Beyond that it
 /// takes a kept block that is up to a quarter larger, or returns the least recently freed blocks to the system: a loop
@@ -105,9 +105,8 @@ class Pool {
   void abandon_step() noexcept;
   /// Whether steps get a region; by default but under the address sanitizer, which guards single blocks.
   void lay_out_steps(bool on);
-  /// Gives the next step a region, too, whose blocks are those of the step that was `planned`: before the first step,
-  /// plan_timeline(..., 0) (plan/timeline.hpp). Nothing if there is a region, or no room for it; if the step has other
-  /// blocks, it costs memory, as a step unlike the one before.
+  /// Gives the next step a region, whose blocks are those of the step that was `planned`: before the first step,
+  /// plan_timeline(..., 0) of plan/timeline.hpp. Nothing if there is one, or no room for it.
   void lay_out_next(const MemoryTimeline& planned);
   /// The bytes of the region; 0: there is none.
   Size region() const { return steps_ ? steps_->bytes : 0; }
@@ -195,6 +194,7 @@ class Pool {
     bool is_unlike = false;        // no request gets its slot from here on
     bool is_in_lockstep = false;   // all requests and returns came as in the step that was laid out
     std::uint64_t number = 0;      // of the step, from 1
+    Size peak = 0;                 // of this step
     Size now = 0;                  // requests and returns of this step
     std::vector<BlockUse> uses{};  // of this step
     std::vector<Size> before{};    // the bytes of the step before
@@ -216,7 +216,10 @@ class Pool {
   void note_use(Block* block, Size bytes) noexcept;
   void note_return(const Block* block) noexcept;
   void note_step();
-  void make_region(const std::vector<BlockUse>& uses, Size peak);
+  static bool may_have_slot(const BlockUse& use) {
+    return use.end != BlockUse::still_used && use.bytes >= Steps::least_bytes;
+  }
+  void make_region(const std::vector<BlockUse>& uses, Size peak, Size beside = 0);
   bool drop_region() noexcept;
   void trim_kept() noexcept;
   template <class Less>

@@ -31,7 +31,7 @@ DSPP_INLINE void Pool::lay_out_steps(bool on) {
 DSPP_INLINE void Pool::lay_out_next(const MemoryTimeline& planned) {
   if (!steps_) lay_out_steps(!detail::guards_single_blocks);
   const Steps& steps = *steps_;
-  if (!steps.is_on || steps.is_under_way || steps.region || traces_ > 0) return;
+  if (!steps.is_on || steps.is_under_way || steps.region || traces_ > 0 || !planned.is_whole) return;
   std::vector<BlockUse> uses;
   std::vector<Size> events;  // of blocks requested in the step, as a step counts them
   for (const TimedBlock& block : planned.blocks) {
@@ -49,7 +49,10 @@ DSPP_INLINE void Pool::lay_out_next(const MemoryTimeline& planned) {
     use.begin = counted(use.begin);
     if (use.end != BlockUse::still_used) use.end = counted(use.end);
   }
-  make_region(uses, std::max(peak_, planned.peak()));
+  std::vector<BlockUse> beside;  // that will be taken, too
+  for (const BlockUse& use : uses)
+    if (!may_have_slot(use)) beside.push_back(use);
+  make_region(uses, std::max(peak_, planned.peak()), most_at_once(beside));
 }
 
 DSPP_INLINE void Pool::begin_step() {
@@ -61,11 +64,12 @@ DSPP_INLINE void Pool::begin_step() {
   steps.is_under_way = true, steps.is_unlike = false;
   steps.is_in_lockstep = steps.region && steps.used == 0;
   ++steps.number;
-  steps.now = steps.unlike = steps.refused = 0, steps.next = 0;
+  steps.now = steps.unlike = steps.refused = 0, steps.next = 0, steps.peak = 0;
   steps.uses.clear();
 }
 
 DSPP_INLINE void Pool::abandon_step() noexcept {
+  if (recorder_) recorder_->abandon_step();
   if (steps_) steps_->is_under_way = false;
 }
 
@@ -92,12 +96,13 @@ DSPP_INLINE void Pool::note_step() {
   for (const BlockUse& use : steps.uses) steps.before.push_back(use.bytes);
   const bool is_whole = steps.next + static_cast<std::size_t>(Steps::most_unlike) >= steps.slots.size();
   const bool fits = steps.unlike == 0 && steps.refused == 0 && is_whole;
-  if (limit_ == 0) make_room(0, reserved_at_most(peak_));  // of a step, or a plan, that was another
+  const Size peak = std::max(peak_, steps.peak);
+  if (limit_ == 0 && !fits) make_room(0, reserved_at_most(peak));  // of a step, or a plan, that was another
   if ((steps.region && fits) || steps.layouts == Steps::most_layouts) return;
   if (steps.region && (steps.is_unlike || is_as_before)) drop_region();
   if (steps.region || !(is_first || is_as_before)) return;
   ++steps.layouts;
-  make_region(steps.uses, peak_);
+  make_region(steps.uses, peak);
 }
 
 /// More than a step may have, or no memory to note it: the step has no end.
@@ -109,6 +114,7 @@ DSPP_INLINE void Pool::note_use(Block* block, Size bytes) noexcept {
   } catch (const std::bad_alloc&) {
     return abandon_step();
   }
+  steps.peak = std::max(steps.peak, live_total_ + bytes);
   block->step = steps.number, block->request = steps.uses.size() - 1;
 }
 
@@ -202,20 +208,19 @@ DSPP_INLINE void Pool::leave_region(Block* block) noexcept {
   place = -1;
 }
 
-/// From the uses of a step with that peak.
-DSPP_INLINE void Pool::make_region(const std::vector<BlockUse>& uses, Size peak) {
+/// From the uses of a step with that peak. `beside`: bytes that will be taken elsewhere.
+DSPP_INLINE void Pool::make_region(const std::vector<BlockUse>& uses, Size peak, Size beside) {
   Steps& steps = *steps_;
   if (uses.size() > Steps::most_uses) return;
   std::vector<BlockUse> within;
   std::vector<std::size_t> requests;
   for (std::size_t i = 0; i < uses.size(); ++i)
-    if (uses[i].end != BlockUse::still_used && uses[i].bytes >= Steps::least_bytes)
-      within.push_back(uses[i]), requests.push_back(i);
+    if (may_have_slot(uses[i])) within.push_back(uses[i]), requests.push_back(i);
   for (BlockUse& use : within) use.bytes = round_up(use.bytes, Steps::alignment);
   if (within.empty()) return;
   const BlockLayout layout = lay_out(within);
   const Size most = limit_ > 0 ? limit_ : reserved_at_most(peak);
-  if (live_total_ + slack_ + layout.bytes > most) return;
+  if (live_total_ + slack_ + layout.bytes + beside > most) return;
   std::vector<Steps::Slot> slots(uses.size());
   for (std::size_t i = 0; i < slots.size(); ++i) slots[i].use = uses[i];
   for (std::size_t w = 0; w < within.size(); ++w) slots[requests[w]].offset = layout.offsets[w];

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Named ranges in the timeline of a device's profiler.
+/// Named ranges in the timeline of a device's profiler, and the clock of a device.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 
+#include <dspp/base/stream_clock.hpp>
 #include <dspp/tensor/device.hpp>
 
 namespace dspp {
@@ -17,6 +19,13 @@ template <class D>
 concept HasTimeline = Device<D> && requires(Memory<D>& memory, std::string_view text, std::uint64_t range) {
   { D::begin_range(memory, text, text) } -> std::convertible_to<std::uint64_t>;
   D::end_range(memory, range);
+};
+
+/// A device whose work goes on after the calls that issue it, and whose clock says when it was done: Cuda. Of the rank
+/// whose memory it is.
+template <class D>
+concept HasClock = Device<D> && requires(Memory<D>& memory) {
+  { D::clock(memory) } -> std::same_as<std::unique_ptr<StreamClock>>;
 };
 
 /// "forward blocks.3" in that timeline, from its beginning to its end; nothing on other devices.
