@@ -167,6 +167,36 @@ TEST_CASE("a step that was planned lies in a region from the first on, without o
   }
 }
 
+TEST_CASE("between steps a region that is lent serves what is taken, and steps are as before") {
+  Pool pool;
+  pool.lay_out_steps(true);
+  RandomSteps steps(pool);
+  for (int step = 0; step < 2; ++step) steps.run(5, 200);
+  const Size region = pool.region();
+  REQUIRE(region > 0);
+  pool.trim();  // all but the region, if nothing is in it
+  for (int step = 0; step < 2; ++step) steps.run(5, 200);
+  const Size reserved = pool.reserved();
+  for (unsigned round = 0; round < 5; ++round) {
+    pool.lend_region(true);
+    {
+      std::vector<Handle> blocks;
+      Size all = 0;
+      for (Size bytes = 5000; (all += bytes) < region / 2; bytes += 5000)
+        blocks.emplace_back(pool, bytes, Category::activations, "evaluated");
+      for (Handle& block : blocks) std::memset(block.data(), 7, static_cast<std::size_t>(block.bytes()));
+      if (round % 2 == 1) blocks.erase(blocks.begin(), blocks.begin() + std::ssize(blocks) / 2);
+      blocks.emplace_back(pool, region / 10, Category::activations, "evaluated");
+    }
+    pool.lend_region(false);
+    CHECK(pool.region() == region);
+    CHECK(pool.reserved() <= reserved);
+    steps.run(5, 200);
+    CHECK(pool.region() == region);
+  }
+  CHECK(steps.wrong() == 0);
+}
+
 TEST_CASE("a plan for which there is no room, or no step, gives no region") {
   Pool paper;
   paper.lay_out_steps(false);

@@ -212,6 +212,11 @@ template <class Model>
 constexpr MeanLoss Weights<Model>::eval_batch(const B& batch, CallSite site) {
   check_batch(batch);
   context_.targets = {}, context_.reports.free();
+  const struct Lent {
+    Memory<D>& memory;
+    constexpr explicit Lent(Memory<D>& from) : memory(from) { memory.lend_region(true); }
+    constexpr ~Lent() { memory.lend_region(false); }
+  } lent(world_.memory());
   return no_grad(
       [&](const Model&, Tape<D>& tape) {
         const auto loss = loss_of(tape, batch).value();

@@ -42,6 +42,7 @@ class Ledger {
   /// As of a Pool: the recorder hears of it.
   constexpr void begin_step() { recorder_ ? recorder_->begin_step() : void(); }
   constexpr void end_step() { recorder_ ? recorder_->end_step() : void(); }
+  constexpr void lend_region(bool) {}
   constexpr void abandon_step() { recorder_ ? recorder_->abandon_step() : void(); }
 
   constexpr Size live() const { return total_; }

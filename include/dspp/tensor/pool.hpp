@@ -108,6 +108,8 @@ class Pool {
   /// Gives the next step a region, whose blocks are those of the step that was `planned`: before the first step,
   /// plan_timeline(..., 0) of plan/timeline.hpp. Nothing if there is one, or no room for it.
   void lay_out_next(const MemoryTimeline& planned);
+  /// While on, blocks taken between steps lie in the region, too, where it has room: of an evaluation.
+  void lend_region(bool on);
   /// The bytes of the region; 0: there is none.
   Size region() const { return steps_ ? steps_->bytes : 0; }
 
@@ -190,7 +192,7 @@ class Pool {
       Block block{};
     };
 
-    bool is_on = true, is_under_way = false;
+    bool is_on = true, is_under_way = false, is_lent = false;
     bool is_unlike = false;        // no request gets its slot from here on
     bool is_in_lockstep = false;   // all requests and returns came as in the step that was laid out
     std::uint64_t number = 0;      // of the step, from 1
@@ -207,6 +209,11 @@ class Pool {
     std::vector<Block*> guests{};         // of the region, which have no slot
     std::size_t next = 0;                 // slot
     Size unlike = 0, refused = 0;         // requests that came otherwise, and whose slot was not free
+
+    bool lends() const { return is_lent && !is_under_way; }
+    static bool may_have_slot(const BlockUse& use) {
+      return use.end != BlockUse::still_used && use.bytes >= least_bytes;
+    }
   };
 
   Block* take_next_slot(Size bytes) noexcept;
@@ -216,9 +223,6 @@ class Pool {
   void note_use(Block* block, Size bytes) noexcept;
   void note_return(const Block* block) noexcept;
   void note_step();
-  static bool may_have_slot(const BlockUse& use) {
-    return use.end != BlockUse::still_used && use.bytes >= Steps::least_bytes;
-  }
   void make_region(const std::vector<BlockUse>& uses, Size peak, Size beside = 0);
   bool drop_region() noexcept;
   void trim_kept() noexcept;
@@ -265,15 +269,6 @@ class Pool {
 std::string readable_bytes(Size bytes);
 
 // ---------------------------------------------------------------------------------------------------------------------
-
-/// A block of at least that many bytes, kept or new, or nullptr.
-
-/// The smallest kept block that is not much larger, or nullptr. All blocks in use together exceed their requests by at
-/// most a tenth of the peak, which keeps reserved_at_most() true; under a limit, which is exact, by nothing.
-
-/// Returns kept blocks to the system until `bytes` more are within `most`.
-
-/// Pushes a block onto its class and the end of the list of kept blocks.
 
 #if DSPP_HAS_DEFINITIONS()
 
@@ -357,9 +352,10 @@ DSPP_INLINE void Pool::trim() noexcept {
   drop_region();
 }
 
+/// A block of at least that many bytes, kept or new, or nullptr.
 DSPP_INLINE Pool::Block* Pool::acquire(Size bytes) {
   if (steps_ && steps_->region)
-    if (Block* own = take_next_slot(bytes)) return own;
+    if (Block* own = steps_->lends() ? take_as_guest(bytes) : take_next_slot(bytes)) return own;
   const auto found = sizes_.lower_bound(bytes);
   if (found != sizes_.end() && found->first == bytes && found->second.kept) return take_kept(found->second.kept);
   const Size before = tracing_ ? tracing_->peak : 0;  // a trace counts its own peak
@@ -378,6 +374,8 @@ DSPP_INLINE Pool::Block* Pool::acquire(Size bytes) {
   return drop_region() || has_kept ? create(bytes) : nullptr;
 }
 
+/// The smallest kept block that is not much larger, or nullptr. All blocks in use together exceed their requests by at
+/// most a tenth of the peak, which keeps reserved_at_most() true; under a limit, which is exact, by nothing.
 DSPP_INLINE Pool::Block* Pool::larger_kept(SizeClasses::iterator from, Size bytes) {
   if (limit_ > 0) return nullptr;
   const Size most = bytes + std::min(bytes / 4, peak_ / 10 - slack_);
@@ -403,11 +401,13 @@ DSPP_INLINE Pool::Block* Pool::create(Size bytes) {
   return block.release();
 }
 
+/// Returns kept blocks to the system until `bytes` more are within `most`.
 DSPP_INLINE void Pool::make_room(Size bytes, Size most) noexcept {
   while (oldest_ && reserved_ + bytes > most) destroy(static_cast<Block*>(oldest_));
   if (reserved_ + bytes > most) drop_region();
 }
 
+/// Pushes a block onto its class and the end of the list of kept blocks.
 DSPP_INLINE void Pool::keep(Block* block) noexcept {
   SizeClass& of = block->size_class->second;
   const bool is_last = block->trace != 0;

@@ -51,8 +51,12 @@ DSPP_INLINE void Pool::lay_out_next(const MemoryTimeline& planned) {
   }
   std::vector<BlockUse> beside;  // that will be taken, too
   for (const BlockUse& use : uses)
-    if (!may_have_slot(use)) beside.push_back(use);
+    if (!Steps::may_have_slot(use)) beside.push_back(use);
   make_region(uses, std::max(peak_, planned.peak()), most_at_once(beside));
+}
+
+DSPP_INLINE void Pool::lend_region(bool on) {
+  if (steps_) steps_->is_lent = on;
 }
 
 DSPP_INLINE void Pool::begin_step() {
@@ -215,7 +219,7 @@ DSPP_INLINE void Pool::make_region(const std::vector<BlockUse>& uses, Size peak,
   std::vector<BlockUse> within;
   std::vector<std::size_t> requests;
   for (std::size_t i = 0; i < uses.size(); ++i)
-    if (may_have_slot(uses[i])) within.push_back(uses[i]), requests.push_back(i);
+    if (Steps::may_have_slot(uses[i])) within.push_back(uses[i]), requests.push_back(i);
   for (BlockUse& use : within) use.bytes = round_up(use.bytes, Steps::alignment);
   if (within.empty()) return;
   const BlockLayout layout = lay_out(within);
