@@ -183,9 +183,9 @@ template <class O>
 inline constexpr bool takes_average_along = std::is_same_v<O, DrawnOptimizer>;
 
 template <class P, class O, template <class> class Model>
-std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split,
-                              const ReplicaConfig& zero, Size peak, Size host, Size disk) {
-  const Plan paper = dspp::detail::plan_with<Model<P>>(
+Plan plan_of(World<P>& world, const DrawnTask& task, const DrawnSplit& split, const ReplicaConfig& zero,
+             dspp::detail::PaperRecording* recording = nullptr) {
+  return dspp::detail::plan_with<Model<P>>(
       task.model, {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
       {.data = split.data,
        .ranks_per_node = split.ranks_per_node,
@@ -196,7 +196,13 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
        .sum_order = split.order,
        .groups = groups_of<O>(task),
        .rank = world.place()},
-      optimizer_of<O>(task), zero);
+      optimizer_of<O>(task), zero, recording);
+}
+
+template <class P, class O, template <class> class Model>
+std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split,
+                              const ReplicaConfig& zero, Size peak, Size host, Size disk) {
+  const Plan paper = plan_of<P, O, Model>(world, task, split, zero);
   const auto differ = [&](const char* what, auto planned, auto measured) {
     return planned == measured ? std::string()
                                : std::string(what) + " on rank " + std::to_string(world.rank()) + ": planned " +
@@ -272,6 +278,13 @@ class Trainee {
         outcome_.parameters["average of " + name] = std::move(values);
       }
     });
+  }
+  /// Before the first step of a world without other trainees: its blocks lie as its plan says.
+  void lay_out_as_planned() {
+    if (!split_.even() || task_.seed % 3 != 0) return;
+    dspp::detail::PaperRecording recording{};
+    detail::plan_of<P, O, Model>(world_, task_, split_, replicas(), &recording);
+    world_.memory().lay_out_next(recording.timeline);
   }
   /// After the first step of a world without other trainees.
   void compare_with_plan() {
@@ -447,6 +460,7 @@ std::vector<RandomOutcome> RandomRunner<P, O, Model>::run(const std::vector<Draw
                     if constexpr (detail::is_whole<Model>)
                       if (stretch.begin > 0) trainees[0]->load(stretch.folder);
                     const bool alone = drawn.size() == 1;
+                    if (alone && stretch.begin == 0) trainees[0]->lay_out_as_planned();
                     for (int step = stretch.begin; step < std::min(10, stretch.end); ++step) {
                       each(step, [&](auto& trainee) { trainee.step(step); });
                       if (alone && step == 0) trainees[0]->compare_with_plan();
