@@ -148,6 +148,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   outcome.validation_loss = held_out.loss;
   outcome.validation_tokens = held_out.tokens;
   outcome.sample = sample_text(engine, job, *source);
+  outcome.resident = peak_resident_bytes();
   if (report) report->finish(outcome);
   memory.write(plan_options(job), start.taken);
   profile.write_trace(world.is_first());

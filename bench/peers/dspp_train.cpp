@@ -4,7 +4,6 @@
 /// Prints the line of JSON of measure.py, and with it the GEMM limit. The build names ZeRO stage and precision.
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -15,6 +14,7 @@
 #include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/nn/walk.hpp>
+#include <dspp/observe/resident.hpp>
 #include <dspp/ops/update.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <dspp/plan/timeline.hpp>
@@ -72,17 +72,6 @@ Batch<Cpu> draw_batch(const Sizes& s, World<PeerPolicy>& world, Size rows) {
   return batch;
 }
 
-double peak_resident_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmHWM:") {
-      double kib = 0;
-      status >> kib;
-      return kib / 1024;
-    }
-  return 0;
-}
-
 struct Figures {
   std::vector<double> seconds;
   double loss = 0, limit = 0, resident_mib = 0;
@@ -104,7 +93,7 @@ Figures time_steps(Size steps, World<PeerPolicy>& world, auto&& step) {
     if (i == 0) figures.loss = loss;
     if (i >= uncounted_steps) figures.seconds.push_back(seconds);
   }
-  figures.resident_mib = peak_resident_mib();
+  figures.resident_mib = static_cast<double>(peak_resident_bytes()) / (1 << 20);
   return figures;
 }
 

@@ -12,6 +12,7 @@
 #include <dspp/app/progress.hpp>
 #include <dspp/observe/comparison.hpp>
 #include <dspp/observe/metrics.hpp>
+#include <dspp/observe/resident.hpp>
 #include <dspp/plan/plan.hpp>
 
 #include "pace.hpp"
@@ -31,6 +32,7 @@ struct Outcome {
   dspp::CategoryBytes peak_by_category{};  ///< of rank 0, over the training steps
   Size peak = 0;
   Size peak_reserved = 0;   ///< from the system, with cached blocks
+  Size resident = 0;        ///< the most that this process had, code and all of its ranks included
   Size host = 0, disk = 0;  ///< bytes of what is offloaded
   dspp::Traffic traffic{};  ///< of rank 0, over the training steps
   Size checks = 0;          ///< consistency checks of the ranks, in these steps
@@ -123,8 +125,9 @@ class Report {
       rows.push_back(peak(o));
       for (const auto& tier : tiers(o)) rows.push_back(tier);
       std::printf("\n%s", dspp::table_of("largest bytes on rank 0", rows).c_str());
-      std::printf("  reserved for it %s, planned at most %s\n", dspp::readable_bytes(o.peak_reserved).c_str(),
-                  dspp::readable_bytes(plan_.reserved_at_most()).c_str());
+      std::printf("  reserved for it %s, planned at most %s; resident in this process at most %s\n",
+                  dspp::readable_bytes(o.peak_reserved).c_str(), dspp::readable_bytes(plan_.reserved_at_most()).c_str(),
+                  dspp::readable_bytes(o.resident).c_str());
       std::printf("\n%s", dspp::table_of("bytes read per step by rank 0", traffic(o)).c_str());
     }
     if (!o.profile.empty()) std::printf("\n%s", o.profile.c_str());
@@ -147,6 +150,7 @@ class Report {
     result
         .add("reserved_bytes",
              dspp::JsonObject().add("at_most", plan_.reserved_at_most()).add("measured", o.peak_reserved))
+        .add("resident_bytes", o.resident)
         .add("traffic", dspp::json_of(traffic(o)));
     return with_source(result);
   }

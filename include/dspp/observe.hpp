@@ -8,4 +8,5 @@
 #include <dspp/observe/metrics.hpp>
 #include <dspp/observe/overlap.hpp>
 #include <dspp/observe/profile.hpp>
+#include <dspp/observe/resident.hpp>
 #include <dspp/observe/table.hpp>
