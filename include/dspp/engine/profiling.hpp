@@ -250,6 +250,7 @@ Profiling<E>::Profiling(E& engine, std::size_t most_events)
       limits_(measured_limits(engine.world())),
       first_step_(engine.steps() + engine.skipped_steps()),
       profiler_(profiler_of(engine, most_events)) {
+  steps_ = first_step_;
   engine.replicas().complete_all();
   std::vector<AnyCommunicator> profiled;
   for_each_group([&](const AnyCommunicator& group) {
