@@ -196,7 +196,7 @@ RateLimits limits_by_clock(World<P>& world) {
   RateLimits limits;
   world.host().barrier();
   limits.flops = rate_that_grows(
-      *clock, 64, 8192, [](Size n) { return 2.0 * n * n * n; },
+      *clock, 64, 8192, [](Size n) { return 2 * static_cast<double>(n * n * n); },
       [&](Size n) {
         return [a = zeros(shape(n, n)), b = zeros(shape(n, n))] { ops::matmul(a, Transpose::no, b, Transpose::no); };
       });
