@@ -73,7 +73,7 @@ TEST_CASE("on a GPU twenty steps with dropout stay as near to f64's curve as on 
   // another: at most four times as far. Roundings to bf16 are 2^15 times as large.
   const double off = std::max(relative_gap(f32.losses, one.losses), relative_gap(f32.norms, one.norms) / 10);
   CHECK(off > 0);
-  CHECK(off < 1e-6);
+  CHECK(off < 2e-6);  // 0.7e-6 with oneDNN's products for SSE4.1, 1.3e-6 with those for AVX2
   check_on_cuda<ModelOn<>>(cell, one, 4 * off);
   check_on_cuda<Gpt<Policy<Bf16, Zero<2>>>>(cell, one, 4 * 0x1p15 * off);
 }

@@ -156,7 +156,7 @@ TEST_CASE("--json has the documented keys, and in every row measured equals plan
     const JsonTree result = json_tree(job.folder.read("result.json"), "a result");
     CHECK(result.keys == std::vector<std::string>{"policy", "world", "val_loss", "train_seconds", "tokens_per_second",
                                                   "steps", "params", "bytes", "peak_bytes", "reserved_bytes",
-                                                  "traffic"});
+                                                  "resident_bytes", "traffic"});
     CHECK(result.find("steps")->integer == 4);
     CHECK(result.find("val_loss")->real > 0);
     CHECK(result.find("policy")->string.substr(0, 7) == "Policy<");

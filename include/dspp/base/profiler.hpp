@@ -273,9 +273,9 @@ DSPP_INLINE void Profiler::stop() {
   } catch (...) {  // what is known stays
   }
   length_ = now();
+  stopped_ = true;
   communication_ = communication();
   in_flight_ = 0;
-  stopped_ = true;
   clock_.reset();
 }
 
