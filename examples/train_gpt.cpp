@@ -138,8 +138,8 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .traffic = world.traffic() - before - of_saving,
                   .checks = engine.rank_check().count() - checked_before};
   outcome.profile = profile.finish([&](const Rates& rates) {
-    PlanOptions options = plan_options(job);
-    options.rates = rates, options.rank = world.place();
+    PlanOptions options = of_rank;
+    options.rates = rates;
     return plan<Model>(job.model, job.sizes(), options).seconds;
   });
   require_finite_parameters(engine, "a trained model");

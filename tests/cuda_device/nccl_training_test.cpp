@@ -8,6 +8,7 @@
 #include <dspp/observe/overlap.hpp>
 
 #include <laws/device_communicator.hpp>
+#include <laws/nccl_training.hpp>
 #include <laws/one_rank_curves.hpp>
 
 #if !DSPP_HAS_NVCC()
@@ -92,44 +93,21 @@ TEST_CASE("over NCCL shards by node and quantized traffic train as on the Cpu, w
 
 TEST_CASE("over NCCL ZeRO's traffic runs beside computation, in the time that work takes at the plan's rates") {
   using P = Policy<Zero<3>, F32>;
-  constexpr GptConfig config{.layers = 10, .width = 32, .heads = 2, .vocabulary = 32, .sequence = 8};
-  constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 8};
-  constexpr int ranks = 2;
-  const auto times_of_a_step = [&](auto member, Rates rates) {
-    using Mine = decltype(member);
-    using OnCuda = rebind<Gpt<Mine>, Cuda>;
+  const auto times_of_a_step = [](auto member) {
     software_gpu::Times times;
-    on_nccl_ranks(Mesh(Degrees{.data = ranks}), [&](NcclRank& own, Groups<Cuda>& groups) {
-      const Mesh mesh(Degrees{.data = ranks});
-      const int rank = groups.world.rank();
-      World<typename OnCuda::policy> world(mesh, rank, groups, own.pool, 1, own.nccl->groups().node, own.host_group());
-      Engine engine{world, OnCuda{config}, AdamW{}, sizes, EngineConfig{.check_ranks = 0}};
-      const auto step = [&] {
-        const auto batch = batch_of<Cuda>(own.pool, 0, 2 * rank, 2, 8, 32);
-        engine.backward(engine.forward(batch));
-        static_cast<void>(engine.step().get());
-      };
-      step();
-      world.host().barrier();
-      if (rank == 0) software_gpu::begin_times(rates.flops_per_second, rates.bytes_per_second);
-      world.host().barrier();
+    TimedTraining::run<decltype(member)>([&](auto& engine, auto step) {
       step();
       engine.steps();
-      world.host().barrier();
-      if (rank == 0) times = software_gpu::times_of(0), software_gpu::begin_times(0, 0);
-      world.host().barrier();
+      engine.world().host().barrier();
+      if (engine.world().rank() == 0) times = software_gpu::times_of(0);
     });
     return times;
   };
-  // Rates at which a step computes for about a second, and moves for about half of one.
-  const Plan paper = plan<Gpt<P>>(config, sizes, {.data = ranks, .check_ranks = 0});
-  const Rates rates{.flops_per_second = paper.flops(),
-                    .bytes_per_second = 2.0 * static_cast<double>(paper.replica_traffic.total())};
-  const software_gpu::Times on = times_of_a_step(P(), rates);
+  const software_gpu::Times on = times_of_a_step(P());
   CHECK(on.end - on.computing < 0.2 * on.moving);
-  const software_gpu::Times off = times_of_a_step(Policy<Zero<3>, F32, Overlap<Off>>(), rates);
+  const software_gpu::Times off = times_of_a_step(Policy<Zero<3>, F32, Overlap<Off>>());
   CHECK(off.end - off.computing > 0.99 * off.moving);
-  const StepSeconds planned = plan<Gpt<P>>(config, sizes, {.data = ranks, .check_ranks = 0, .rates = rates}).seconds;
+  const StepSeconds planned = TimedTraining::plan_at(TimedTraining::rates()).seconds;
   CHECK(std::abs(planned.moving - on.moving) < 0.01 * on.moving);
   CHECK(std::abs(planned.hidden() - (1 - (on.end - on.computing) / on.moving)) < 0.02);
   // By the intervals of the two streams.

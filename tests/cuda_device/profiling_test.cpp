@@ -16,6 +16,7 @@
 #include <laws/device_communicator.hpp>
 #include <laws/folder.hpp>
 #include <laws/json_tree.hpp>
+#include <laws/nccl_training.hpp>
 #include <laws/sentence_of.hpp>
 #include <laws/training_run.hpp>
 
@@ -97,54 +98,27 @@ TEST_CASE(
 
 TEST_CASE(
     "over NCCL a profile has the times of the streams, the plan's share of what is hidden, and a lane of messages") {
-  using P = Policy<Zero<3>, F32, Cuda>;
-  constexpr GptConfig config{.layers = 10, .width = 32, .heads = 2, .vocabulary = 32, .sequence = 8};
-  constexpr BatchSizes batches{.micro_batch = 2, .sequence = 8};
-  constexpr int ranks = 2;
   constexpr Size steps = 2;
-  const Plan paper = plan<Gpt<Policy<Zero<3>, F32>>>(config, batches, {.data = ranks, .check_ranks = 0});
-  const Rates rates{.flops_per_second = paper.flops(),
-                    .bytes_per_second = 2.0 * static_cast<double>(paper.replica_traffic.total())};
   const Folder folder;
   const std::string path = (folder.path / "trace.json").string();
   Profile profile;
   software_gpu::Times before, after;
   double hidden = 0;
-  on_nccl_ranks(Mesh(Degrees{.data = ranks}), [&](NcclRank& own, Groups<Cuda>& groups) {
-    const Mesh mesh(Degrees{.data = ranks});
-    const int rank = groups.world.rank();
-    World<P> world(mesh, rank, groups, own.pool, 1, own.nccl->groups().node, own.host_group());
-    Engine engine{world, Gpt<P>{config}, AdamW{}, batches, EngineConfig{.check_ranks = 0}};
-    const auto step = [&] {
-      const auto batch = batch_of<Cuda>(own.pool, 0, 2 * rank, 2, 8, 32);
-      engine.backward(engine.forward(batch));
-      static_cast<void>(engine.step().get());
-    };
-    step();
-    world.host().barrier();
-    if (rank == 0) software_gpu::begin_times(rates.flops_per_second, rates.bytes_per_second);
-    world.host().barrier();
-    {
-      auto profiling = engine.profile(100'000);
-      if (rank == 0) before = software_gpu::times_of(0);
-      for (Size i = 0; i < steps; ++i) step();
-      const Profile own_profile = profiling.profile();
-      world.host().barrier();
-      if (rank == 0) {
-        after = software_gpu::times_of(0);
-        profile = own_profile;
-        const Plan timed = plan<Gpt<Policy<Zero<3>, F32>>>(
-            config, batches, {.data = ranks, .check_ranks = 0, .rates = rates_of(profile)});
-        hidden = timed.seconds.hidden();
-        const Rates found = rates_of(profile);
-        CHECK(found.bytes_per_second == doctest::Approx(rates.bytes_per_second).epsilon(0.01));
-      }
-      profiling.set_planned_hidden(hidden);
-      profiling.write_trace(path);
+  TimedTraining::run<Policy<Zero<3>, F32>>([&](auto& engine, auto step) {
+    const bool is_first = engine.world().rank() == 0;
+    auto profiling = engine.profile(100'000);
+    if (is_first) before = software_gpu::times_of(0);
+    for (Size i = 0; i < steps; ++i) step();
+    const Profile own = profiling.profile();
+    const Rates found = rates_of(own);
+    const double planned = TimedTraining::plan_at(found).seconds.hidden();
+    engine.world().host().barrier();
+    if (is_first) {
+      after = software_gpu::times_of(0), profile = own, hidden = planned;
+      CHECK(found.bytes_per_second == doctest::Approx(TimedTraining::rates().bytes_per_second).epsilon(0.01));
     }
-    world.host().barrier();
-    if (rank == 0) software_gpu::begin_times(0, 0);
-    world.host().barrier();
+    profiling.set_planned_hidden(planned);
+    profiling.write_trace(path);
   });
   REQUIRE(profile.steps == steps);
   double computing = 0, moving = 0;

@@ -161,8 +161,13 @@ TEST_CASE("a timeline has a lane for each rank, and a second profile of a rank i
   });
   const JsonTree trace = json_tree(read_file(path), path);
   std::set<std::string> lanes, names;
-  for (const JsonTree& event : trace.find("traceEvents")->items)
+  int begun = 0, ended = 0;  // of what is under way
+  for (const JsonTree& event : trace.find("traceEvents")->items) {
     if (const JsonTree* lane = event.find("tid")) lanes.insert(lane->text), names.insert(event.find("name")->string);
+    begun += event.find("ph")->string == "b", ended += event.find("ph")->string == "e";
+  }
+  CHECK(begun > 0);
+  CHECK(begun == ended);
   CHECK(lanes.size() == 2);
   for (const char* name : {"forward blocks.1", "backward blocks.0", "step", "matmul", "reduce_scatter gradient"})
     CHECK_MESSAGE(names.count(name) == 1, name);

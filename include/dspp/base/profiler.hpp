@@ -28,8 +28,8 @@ namespace dspp {
 /// last settle(), and transfers are those that the clock tells of, if it tells of any.
 ///
 /// Cost     a clock and a look-up at the beginning and end of each work
-/// Memory   a row for each kind of work in each place; 24 bytes for each event that is kept; with a clock, 64 bytes for
-///          each work until it is done
+/// Memory   a row for each kind of work in each place; 24 bytes for each event that is kept; with a clock, some 300
+///          bytes for each work until it is done
 class Profiler {
  public:
   enum class Kind : std::uint8_t { range, kernel, collective, transfer };

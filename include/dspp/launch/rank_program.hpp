@@ -102,8 +102,7 @@ DSPP_INLINE void check_async_progress(const RunOptions& options, bool is_on_host
   if (!is_on_host && options.async_progress == AsyncProgress::on)
     fail(ErrorCode::usage,
          "dspp: run needs a policy on the Cpu for AsyncProgress::on, but this one is on a device, whose streams move "
-         "data "
-         "by themselves. Leave RunOptions::async_progress, or --async-progress, out.");
+         "data by themselves. Leave RunOptions::async_progress, or --async-progress, out.");
 }
 
 DSPP_INLINE void check_launch(const RunOptions& options, const Launch& launch) {
