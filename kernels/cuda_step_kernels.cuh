@@ -87,6 +87,11 @@ template <class T>
 void Kernel<kernels::AddSquares<T>, Cuda>::add(CudaMemory& on, Size count, const T* x, double* sum) {
   gpu::squared_norm(gpu::stream_of(on), count, x, on.scratch(), sum, true);
 }
+template <class T>
+void Kernel<kernels::AddRowSquares<T>, Cuda>::add(CudaMemory& on, Size count, Size columns, Size first, const T* x,
+                                                  double* sums) {
+  gpu::add_row_squares(gpu::stream_of(on), count, columns, first, x, sums);
+}
 DSPP_CUDA_INLINE void Kernel<kernels::SumPairs, Cuda>::run(CudaMemory& on, Size pairs, const double* x, double* sum) {
   gpu::once_as_cpu<kernels::SumPairs>("sum_pairs", gpu::stream_of(on), pairs, x, sum);
 }

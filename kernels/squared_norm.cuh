@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The sum of squares of an array [count], and with it whether all elements are finite, in one pass; or its sum.
 ///
-///   squared_norm   total = sum over i of x[i]^2                sum   total = sum over i of x[i] / divisor
+///   squared_norm      total = sum over i of x[i]^2                sum   total = sum over i of x[i] / divisor
+///   add_row_squares   sums[k] += sum over the k-th row of x[i]^2
 ///
 /// In f64, where squares of f32 neither overflow nor underflow: `total` is finite exactly if every element is. In an
 /// order that depends on count alone: a thread sums every so-many-th pack, a block its threads, a last block the
@@ -71,6 +72,25 @@ void sum_of_terms(const Work& work, cudaStream_t stream, const T* x, double* scr
 template <class T, class U>
 void squared_norm(cudaStream_t stream, Size count, const T* x, double* scratch, U* total, bool accumulate = false) {
   sum_of_terms<Square>(Work{"squared_norm", 1, count}, stream, x, scratch, 1.0, total, accumulate);
+}
+
+/// sums[k] += the sum of squares of the k-th row of which [first, first + count) of a matrix has elements: a block a row.
+template <int Threads, class T>
+__global__ void __launch_bounds__(Threads)
+    row_squares_kernel(Size count, Size columns, Size first, const T* x, double* sums) {
+  const Size row = first / columns + blockIdx.x, begin = row * columns - first, end = begin + columns;
+  double sum = 0;
+  for (Size i = (begin < 0 ? 0 : begin) + threadIdx.x; i < (end < count ? end : count); i += Threads)
+    sum += Square{}(to_float(x[i]));
+  sum = reduce_block(sum, Plus{}, 0.0);
+  if (threadIdx.x == 0) sums[blockIdx.x] += sum;
+}
+
+template <class T>
+void add_row_squares(cudaStream_t stream, Size count, Size columns, Size first, const T* x, double* sums) {
+  const Size rows = (first + count - 1) / columns - first / columns + 1;
+  launch(Work{"add_row_squares", rows, columns}, row_squares_kernel<norm_threads, T>, rows, {norm_threads}, stream,
+         count, columns, first, x, sums);
 }
 
 template <class T>

@@ -31,7 +31,8 @@ struct Shard {
   const Segment* segments = nullptr;  ///< null: `common` for all
   int segment_count = 0;
   Segment common{};
-  float scale = 1;  ///< of gradients, where there is no step or they are `unscaled`
+  RowChoice rows{};  ///< by kernels of one element a thread
+  float scale = 1;   ///< of gradients, where there is no step or they are `unscaled`
   bool unscaled = false;
 };
 
@@ -67,6 +68,8 @@ __global__ void __launch_bounds__(256) update_kernel(Rule rule, Shard<T, G> shar
   if (step != nullptr && !shard.unscaled) scale = static_cast<float>(step[StepScalars::gradient_scale]);
   const Size begin = (static_cast<Size>(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   if (begin >= shard.count) return;
+  if constexpr (V == 1)
+    if (!shard.rows.takes(begin)) return;
   float* const values = shard.values;
   const Rule own = loaded_rule(rule);
   Segment settings = shard.common;
@@ -127,7 +130,7 @@ void launch_update(const char* operation, cudaStream_t stream, const Rule& rule,
     }
   // With two moments 8 elements a thread have enough accesses in flight; with fewer, more threads do.
   constexpr int longest = Rule::moment_count == 2 && sizeof(T) == 2 ? 8 : 4;
-  bool aligned = is_aligned(shard.gradient) && is_aligned(shard.parameter) && is_aligned(shard.values);
+  bool aligned = shard.rows.marks == nullptr && is_aligned(shard.gradient) && is_aligned(shard.parameter) && is_aligned(shard.values);
   DSPP_UNROLL
   for (int k = 0; k < Rule::moment_count; ++k) aligned = aligned && is_aligned(shard.moments[k]);
   launch(Work{operation, 1, shard.count}, aligned ? update_kernel<longest, Rule, T, G> : update_kernel<1, Rule, T, G>,

@@ -51,6 +51,7 @@ Shard<T, G> shard_of(const FlatRange<T, G, float>& range, double gradient_scale)
   shard.parameter = range.parameter;
   shard.values = range.master;
   for (int m = 0; m < Moments; ++m) shard.moments[m] = range.moments[m];
+  shard.rows = range.rows;
   shard.scale = static_cast<float>(gradient_scale);
   return shard;
 }

@@ -4,6 +4,7 @@
 
 #include <dspp/optim/adagrad.hpp>
 #include <dspp/optim/adamw.hpp>
+#include <dspp/optim/gradient_sum.hpp>
 #include <dspp/optim/lamb.hpp>
 #include <dspp/optim/lion.hpp>
 #include <dspp/optim/loss_scale.hpp>

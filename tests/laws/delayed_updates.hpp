@@ -56,9 +56,12 @@ Course course_of(const Cell& cell, Train train) {
                         .clip_norm = cell.clip_norm,
                         .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                         .loss_scale = cell.loss_scale,
+                        .skip_nonfinite = cell.largest_norm > 0 ? 100 : 0,
+                        .largest_norm = cell.largest_norm,
                         .check_ranks = 2,
                         .offload = cell.offload,
                         .delay_after = cell.delay_after,
+                        .zenflow = cell.zenflow,
                         .error_feedback = cell.error_feedback};
                     Engine<Gpt<P>, O> engine(world, Gpt<P>(small_gpt(0.1)), O{.lr = 1e-2}, sizes, config,
                                              dspp::detail::replica_config<Q>(sizes, config));

@@ -75,6 +75,8 @@ struct Cell {
   Size prefetch_bytes = next_unit, live_bytes = 0;
   Size delay_after = 0;  ///< of a policy with Delayed<1>
   ErrorFeedback error_feedback{};
+  ZenFlowConfig zenflow{};
+  double largest_norm = 0;  ///< a step of a larger one is skipped
 };
 
 /// The small configuration of a model with the cell's settings.
@@ -307,6 +309,7 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
                               .groups = cell.groups,
                               .offload = cell.offload,
                               .delay_after = cell.delay_after,
+                              .zenflow = cell.zenflow,
                               .error_feedback = cell.error_feedback};
     using O = typename OptimizerOf<Optimizer>::type;
     Engine<Model, O> engine(world, Model(config_of<Model>(cell)), O{.lr = 1e-2}, sizes, config,
@@ -443,6 +446,7 @@ Plan plan_of(const Cell& cell, int r) {
        .prefetch_bytes = cell.prefetch_bytes,
        .live_bytes = cell.live_bytes,
        .offload = cell.offload,
+       .zenflow = cell.zenflow,
        .sum_order = cell.sum_order,
        .groups = cell.groups,
        .average = detail::OptimizerOf<Optimizer>::averages,

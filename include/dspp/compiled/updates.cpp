@@ -6,6 +6,7 @@
 namespace dspp {
 DSPP_UPDATE_KERNELS(template, Adagrad)
 DSPP_UPDATE_KERNELS(template, AdamW)
+DSPP_UPDATE_KERNELS(template, GradientSum)
 DSPP_UPDATE_KERNELS(template, Lion)
 DSPP_UPDATE_KERNELS(template, Sgd)
 DSPP_UPDATE_KERNELS(template, MomentumSgd)

@@ -236,6 +236,16 @@ struct Kernel<kernels::AddSquares<T>, Cuda> {
   }
   static void add(CudaMemory& on, Size count, const T* x, double* sum);
 };
+template <class T>
+struct Kernel<kernels::AddRowSquares<T>, Cuda> {
+  template <class Ranges>
+  static void run(CudaMemory& on, const Ranges& ranges) {
+    ranges([&](Size count, Size columns, Size first, const T* x, double* sums) {
+      add(on, count, columns, first, x, sums);
+    });
+  }
+  static void add(CudaMemory& on, Size count, Size columns, Size first, const T* x, double* sums);
+};
 template <>
 struct Kernel<kernels::SumPairs, Cuda> {
   static void run(CudaMemory& on, Size pairs, const double* x, double* sum);

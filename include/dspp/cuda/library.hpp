@@ -67,6 +67,7 @@
   X(kernels::SquaredNorm<T, double>)  \
   X(kernels::AllFinite<T>)            \
   X(kernels::AddSquares<T>)           \
+  X(kernels::AddRowSquares<T>)        \
   X(kernels::Broadcast<T>)
 
 /// Of layers whose values have type T.
@@ -156,6 +157,7 @@
   DSPP_CUDA_FOR_UPDATES(X, Update, Sgd)            \
   DSPP_CUDA_FOR_UPDATES(X, Update, MomentumSgd)    \
   DSPP_CUDA_FOR_UPDATES(X, Update, Muon)           \
+  DSPP_CUDA_FOR_UPDATES(X, Update, GradientSum)    \
   DSPP_CUDA_FOR_UPDATES(X, MatrixDirections, Muon) \
   X(kernels::UpdateMatrices<Muon, float, float>)   \
   X(kernels::UpdateMatrices<Muon, bf16, float>)    \
@@ -194,6 +196,7 @@
 namespace dspp {
 
 struct AdamW;
+struct GradientSum;
 struct Adagrad;
 struct Lion;
 struct Sgd;

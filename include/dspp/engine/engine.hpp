@@ -303,7 +303,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
   detail::ask_stage_remedies(*this);
   weights_.materialize(
       [&](Bucket<T, D>& b) { state_.add(b, moments_in<Optimizer>(b), world_.seed(), world_.tp_rank()); });
-  if (replicas().config().keeps_more_for_steps()) state_.prepare_steps(units());
+  if (replicas().config().keeps_more_for_steps()) state_.prepare_steps(units(), world_.tp().size());
   state_.settle();
   weights_.set_trained();
   replicas().check_reductions(check_.of_reductions());

@@ -184,6 +184,11 @@ DSPP_INLINE Facts detail::settings_facts(const BatchSizes& batch, const EngineCo
   facts.add("bucket_bytes", set.bucket_bytes).add("check_ranks", set.check_ranks);
   facts.add("prefetch_bytes", set.prefetch_bytes).add("live_bytes", set.live_bytes);
   facts.add("delay_after", set.delay_after);
+  facts.add("zenflow.topk_ratio", set.zenflow.topk_ratio);
+  facts.add("zenflow.update_interval", set.zenflow.update_interval);
+  facts.add("zenflow.select_interval", set.zenflow.select_interval);
+  facts.add("zenflow.full_warm_up_steps", set.zenflow.full_warm_up_steps);
+  facts.add("zenflow.overlap_step", set.zenflow.overlap_step);
   facts.add("error_feedback.decay", set.error_feedback.decay);
   facts.add("error_feedback.reset_steps", set.error_feedback.reset_steps);
   const auto add_part = [&facts](const std::string& of, const OffloadPart& part) {

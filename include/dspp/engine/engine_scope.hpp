@@ -72,7 +72,9 @@ constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConf
           config.live_bytes,
           P::delays_updates ? config.delay_after : never_delayed,
           config.error_feedback,
-          P::speculates};
+          P::speculates,
+          P::selects_rows,
+          config.zenflow};
 }
 
 }  // namespace dspp::detail

@@ -76,8 +76,8 @@ template <class P, class O>
 constexpr bool check_delayed() {
   using S = Compute<typename P::Element>;
   static_assert(
-      !(P::delays_updates || P::speculates) || !(HasDirection<O, S> || asks_for_matrices<O>),
-      "dspp: Delayed<1> and Speculative need an optimizer that updates each element by itself, such as AdamW, "
+      !(P::delays_updates || P::speculates || P::selects_rows) || !(HasDirection<O, S> || asks_for_matrices<O>),
+      "dspp: Delayed<1>, Speculative and ZenFlow need an optimizer that updates each element by itself, as AdamW does, "
       "since the ranks do not meet in its update, but this one asks for norms or matrices. Take another, or "
       "drop it.");
   return true;

@@ -39,8 +39,8 @@ constexpr void check_graphs(const EngineConfig& config, const ReplicaConfig& zer
           {{"ranks", ranks}});
   constexpr Tier device = Tier::device;
   const bool stays = zero.optimizer != Tier::disk && zero.parameters == device && zero.activations == device;
-  const bool updates_in_step = zero.delay_after == never_delayed && !zero.speculates;
-  require(!config.graphs || updates_in_step, "dspp: EngineConfig::graphs needs updates within their steps, but the policy has Delayed<1> or Speculative. Leave one out.", ErrorCode::usage);
+  const bool updates_in_step = zero.delay_after == never_delayed && !zero.speculates && !zero.selects_rows;
+  require(!config.graphs || updates_in_step, "dspp: EngineConfig::graphs needs updates within their steps, but the policy has Delayed<1>, Speculative or ZenFlow. Leave one out.", ErrorCode::usage);
   require(!config.graphs || stays, "dspp: EngineConfig::graphs needs steps that take no memory of the host, but the policy offloads to a disk, or parameters or activations. Leave one out.",
           ErrorCode::usage);
   // clang-format on

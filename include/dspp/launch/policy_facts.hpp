@@ -33,7 +33,8 @@ Facts policy_facts() {
       .add("error feedback", P::replica_traffic.feeds_errors_back)
       .add("overlap", P::replica_traffic.overlaps)
       .add("delayed updates", P::delays_updates)
-      .add("speculative updates", P::speculates);
+      .add("speculative updates", P::speculates)
+      .add("updates of important rows", P::selects_rows);
   for (Axis axis : all_axes)
     if (axis != Axis::Data) facts.add(name_of(axis), P::degrees[axis]);
   return facts;

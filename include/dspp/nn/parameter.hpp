@@ -117,6 +117,8 @@ class ParameterBase {
   Initial initial{};
   bool decays = true;  ///< takes part in weight decay
   Cut cut{};
+  int dimensions = 0;
+  Size row = 0;               ///< elements of the last dimension of this rank's part, or of its tile
   bool groups_first = false;  ///< dimension 0 counts groups; in files it is merged with dimension 1
   int piece = 0;              ///< index among the tiles of one parameter, in visit order
 
@@ -137,6 +139,13 @@ class ParameterBase {
   constexpr const ParameterBase& named() const { return first_piece ? *first_piece : *this; }
   /// True if its group is frozen: it has no gradient, and `gradient` is null.
   constexpr bool is_frozen() const { return group && group->frozen; }
+  /// True if it has rows: more than one dimension beside its groups.
+  constexpr bool is_matrix() const { return dimensions - (groups_first ? 1 : 0) > 1; }
+  /// The last extent of the global tensor.
+  constexpr Size global_columns() const {
+    if (cut.dimension + 1 == dimensions && cut.dimension >= 0) return geometry.global;
+    return geometry.tile.columns > 0 ? geometry.tile.columns : row;
+  }
   constexpr bool is_whole_matrix() const { return columns > 0 && !is_frozen(); }
   constexpr RangeSettings update_settings() const {
     if (!group) return {.decays = decays};
@@ -272,7 +281,7 @@ constexpr Parameter<T, Rank, D> Parameter<T, Rank, D>::tile_of(int tile, Size ro
   result.geometry.tile = {local_[Rank - 1], row, rows, column, width};
   for (int i = 0; i < Rank; ++i) result.local_[i] = 1;
   result.local_[Rank - 2] = rows;
-  result.local_[Rank - 1] = width;
+  result.local_[Rank - 1] = result.row = width;
   return result;
 }
 
@@ -318,12 +327,13 @@ template <Device D>
 constexpr void ParameterBase<D>::lay_out(Extents extents) {
   const int dimension = cut.dimension < 0 ? 0 : cut.dimension;
   Size outer = 1, inner = 1;
-  for (int i = 0; i < dimension; ++i) outer *= extents[i];
-  for (int i = dimension + 1; i < extents.rank; ++i) inner *= extents[i];
-  const Size global = extents[dimension], parts = cut.dimension < 0 ? 1 : cut.parts;
+  for (int i = 0; i < dimension; ++i) outer *= extents.first[i];
+  for (int i = dimension + 1; i < extents.rank; ++i) inner *= extents.first[i];
+  const Size global = extents.first[dimension], parts = cut.dimension < 0 ? 1 : cut.parts;
   require(outer * global * inner > 0, "dspp: a parameter needs extents of at least 1, but has others. Raise them.",
-          ErrorCode::shape, {{"first extent", extents[0]}, {"last extent", extents[extents.rank - 1]}});
-  geometry = {outer, global, (global + parts - 1) / parts, inner, parts};
+          ErrorCode::shape, {{"first extent", extents.first[0]}, {"last extent", extents.first[extents.rank - 1]}});
+  geometry = {outer, global, (global + parts - 1) / parts, inner, parts}, dimensions = extents.rank,
+  row = cut.dimension + 1 == extents.rank ? geometry.local : extents.first[extents.rank - 1];
 }
 
 template <Device D>

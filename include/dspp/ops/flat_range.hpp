@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <dspp/base/types.hpp>
 #include <dspp/ops/step_numbers.hpp>
@@ -12,15 +13,30 @@ namespace dspp {
 /// Largest number of moments per parameter.
 inline constexpr int max_moments = 2;
 
+/// Which rows of a matrix an operation takes: a mark of each, in a device's memory.
+struct RowChoice {
+  const std::uint8_t* marks = nullptr;  ///< null: it takes all
+  Size columns = 1;                     ///< elements of a row
+  Size first = 0;                       ///< position of a range's first element in the matrix
+  std::uint8_t taken = 0;               ///< the mark of rows that are taken
+
+  DSPP_HOST_DEVICE constexpr Size row_of(Size element) const { return (first + element) / columns; }
+  /// Whether an element of the range is of such a row; called where marks lie.
+  DSPP_HOST_DEVICE constexpr bool takes(Size element) const {
+    return marks == nullptr || marks[row_of(element)] == taken;
+  }
+};
+
 /// One range of a flat shard, in a device's memory. T: the values that the model computes with; G: gradients, T or
 /// wider; S: the state that accumulates small steps, f32 or f64.
 template <class T, class G, class S>
 struct FlatRange {
   const G* gradient = nullptr;
-  T* parameter = nullptr;
+  T* parameter = nullptr;        ///< null where masters alone change
   S* master = nullptr;           ///< null where T is S: the parameter is its own master
   S* moments[max_moments] = {};  ///< as many as the optimizer's moment_count
   Size count = 0;
+  RowChoice rows{};  ///< the rest is as if it were not in the range
 };
 
 /// Why a step updates nothing, or that it does.

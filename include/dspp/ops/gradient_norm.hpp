@@ -15,6 +15,15 @@ constexpr void add_squares(Memory<D>& memory, const Ranges& ranges) {
   launch<kernels::AddSquares<T>, D>(memory, ranges);
 }
 
+/// sums[k] += the sum of squares of the k-th row: `ranges(f)` calls f(count, columns, first, x, sums) for elements
+/// [first, first + count) of each matrix, pointers of D, and is not called on paper. Not counted as operations.
+///
+/// Cost     reads the ranges once
+template <class T, class D, class Ranges>
+constexpr void add_row_squares(Memory<D>& memory, const Ranges& ranges) {
+  launch<kernels::AddRowSquares<T>, D>(memory, ranges);
+}
+
 /// sum[k] = the sum over i of x[2 i + k], in order.
 template <class D>
 constexpr void sum_pairs(Memory<D>& memory, Size pairs, const double* x, double* sum) {

@@ -208,6 +208,11 @@ struct AddPairs;
 /// squares as SquaredNorm has it, range after range.
 template <class T>
 struct AddSquares;
+/// (const Ranges& ranges): ranges(f) calls f(Size count, Size columns, Size first, const T* x, double* sums) for each
+/// range, elements [first, first + count) of a matrix of that many columns: the sum of squares of the k-th row of which
+/// it has elements is added to sums[k].
+template <class T>
+struct AddRowSquares;
 /// (Size pairs, const double* x, double* sum): sum[k] = the sum over i of x[2 i + k], in order.
 struct SumPairs;
 /// (int ranks, double* squares): squares[0] = the root of squares[1] plus all squares[2 r], or of a squares[2 r + 1]

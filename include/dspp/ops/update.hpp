@@ -9,9 +9,10 @@
 namespace dspp {
 
 namespace detail {
-/// What an update reads and writes of a range, each array once each way.
+/// What an update reads and writes of a range, each array once each way. Of chosen rows 0: the host does not know them.
 template <class T, class G, class S>
 constexpr Size moved_bytes(const FlatRange<T, G, S>& range) {
+  if (range.rows.marks != nullptr) return 0;
   Size of_state = range.master != nullptr ? 1 : 0;
   for (const S* moments : range.moments) of_state += moments != nullptr ? 1 : 0;
   const Size of_values =

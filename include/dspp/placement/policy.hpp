@@ -56,7 +56,8 @@ struct Strategy {
   static constexpr bool recomputes_norms = !std::is_same_v<NormChoice, detail::Unnamed>;
   static constexpr bool recomputes_functions = !std::is_same_v<FunctionChoice, detail::Unnamed>;
   static constexpr bool speculates = std::is_same_v<DelayChoice, Speculative>;
-  static constexpr bool delays_updates = !speculates && !std::is_same_v<DelayChoice, detail::Unnamed>;
+  static constexpr bool selects_rows = std::is_same_v<DelayChoice, ZenFlow>;
+  static constexpr bool delays_updates = !speculates && !selects_rows && !std::is_same_v<DelayChoice, detail::Unnamed>;
   static constexpr ReplicaTraffic replica_traffic{.shards_within_node = !std::is_same_v<ShardsChoice, detail::Unnamed>,
                                                   .secondary_shards = !std::is_same_v<SecondaryChoice, detail::Unnamed>,
                                                   .gather_bits = detail::bits_of<GatherChoice>,
@@ -137,7 +138,7 @@ struct Canonical {
                 "SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
                 "SequenceParallel, RegatherInputs, AttentionBy<kernels>, "
                 "Offload<what, where>, PartitionActivations, SelectiveRecompute<what>, Delayed<1>, Speculative, "
-                "Cpu, Cuda and Meta, but one of its members is none of these. Drop it.");
+                "ZenFlow, Cpu, Cuda and Meta, but one of its members is none of these. Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");
@@ -188,7 +189,7 @@ struct Canonical {
                 "dspp: SelectiveRecompute<what> takes Norms and ActivationFunctions, but got another. Name one of "
                 "them; a layer as a whole is Recompute<L>.");
   static_assert(times_named<Role::delay, M...> <= 1,
-                "dspp: Policy needs one Delayed<1> or Speculative, but names several. Keep one.");
+                "dspp: Policy needs one Delayed<1>, Speculative or ZenFlow, but names several. Keep one.");
   static_assert((is_known_delay<M> && ...), "dspp: Delayed<steps> takes 1, but got another number. Name Delayed<1>.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
@@ -246,8 +247,9 @@ struct Canonical {
   static_assert(Given::parameter_tier != Tier::disk || Given::optimizer_tier == Tier::disk,
                 "dspp: Offload<Parameters, Disk> needs Offload<Optimizer, Disk>, since a step that a disk refuses is "
                 "undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.");
-  static_assert(!(Given::delays_updates || Given::speculates) || Given::optimizer_tier != Tier::disk,
-                "dspp: Delayed<1> and Speculative need the optimizer's state in memory, since a step on a disk is "
+  static_assert(!(Given::delays_updates || Given::speculates || Given::selects_rows) ||
+                    Given::optimizer_tier != Tier::disk,
+                "dspp: Delayed<1>, Speculative and ZenFlow need the optimizer's state in memory, since a step on a disk is "
                 "undone if the disk refuses it, but the policy has Offload<Optimizer, Disk>. Take Host, or drop it.");
   static_assert(!Given::partitions_activations || (Given::TensorAxis::degree > 1 && !Given::sequence_parallel),
                 "dspp: PartitionActivations needs ranks of Tp that keep the same, but the policy has no Tp, or splits "

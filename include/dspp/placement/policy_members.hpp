@@ -12,6 +12,7 @@
 #include <dspp/placement/replica_traffic.hpp>
 #include <dspp/placement/selective_recompute.hpp>
 #include <dspp/placement/speculative.hpp>
+#include <dspp/placement/zenflow.hpp>
 #include <dspp/tensor/device.hpp>
 
 namespace dspp {
@@ -160,6 +161,8 @@ template <int N>
 inline constexpr Role role_of<Delayed<N>> = Role::delay;
 template <>
 inline constexpr Role role_of<Speculative> = Role::delay;
+template <>
+inline constexpr Role role_of<ZenFlow> = Role::delay;
 template <Device D>
 inline constexpr Role role_of<D> = Role::device;
 

@@ -23,6 +23,7 @@ struct PlanOptions {
   Size prefetch_bytes = next_unit;      ///< as in EngineConfig
   Size live_bytes = 0;                  ///< as in EngineConfig
   OffloadConfig offload{};              ///< as in EngineConfig: its parts
+  ZenFlowConfig zenflow{};              ///< as in EngineConfig
   Size check_ranks = 100;               ///< as in EngineConfig
   bool target_weights = false;          ///< true if every batch has them
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
@@ -165,7 +166,8 @@ constexpr ReplicaConfig planned_replica_config(const BatchSizes& sizes, const Pl
   return replica_config<P>(sizes, {.bucket_bytes = options.bucket_bytes,
                                    .prefetch_bytes = options.prefetch_bytes,
                                    .live_bytes = options.live_bytes,
-                                   .offload = options.offload});
+                                   .offload = options.offload,
+                                   .zenflow = options.zenflow});
 }
 
 /// A micro-batch of these sizes: the model's new_batch, or the batch's own, or tokens and targets.
@@ -336,7 +338,8 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
                                      .live_bytes = options.live_bytes,
                                      .groups = options.groups,
                                      .check_ranks = options.check_ranks,
-                                     .offload = options.offload};
+                                     .offload = options.offload,
+                                     .zenflow = options.zenflow};
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config, zero);
     if (options.average) {
       const WeightAverage average(engine, 0);

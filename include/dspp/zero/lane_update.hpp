@@ -23,7 +23,11 @@ class LaneUpdate {
     copies_.push_back(
         {reinterpret_cast<std::byte*>(to.data()), reinterpret_cast<const std::byte*>(from.data()), bytes});
   }
-  /// Then all parameters of a BucketShard are updated, with so many moments; or those whose reduced gradients are
+  /// Then a range is updated.
+  void update(const FlatRange<T, G, Compute<T>>& range, const RangeSettings& settings) {
+    ranges_.emplace_back(range, settings);
+  }
+  /// The same of all parameters of a BucketShard with so many moments; or of those whose reduced gradients are
   /// complete before the step.
   template <class Shard>
   void update(const Shard& shard, int moments, bool before_step = false) {

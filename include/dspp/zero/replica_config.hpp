@@ -8,6 +8,7 @@
 #include <dspp/placement/delayed.hpp>
 #include <dspp/placement/offload.hpp>
 #include <dspp/placement/replica_traffic.hpp>
+#include <dspp/placement/zenflow.hpp>
 #include <dspp/tensor/device.hpp>
 #include <dspp/zero/stage.hpp>
 
@@ -30,10 +31,12 @@ struct ReplicaConfig {
   Size delay_after = never_delayed;                 ///< updates before the first delayed one
   ErrorFeedback error_feedback{};                   ///< if traffic feeds errors back
   bool speculates = false;                          ///< updates begin in backward
+  bool selects_rows = false;                        ///< those of other rows than the important ones wait
+  ZenFlowConfig zenflow{};
 
   /// Whether an engine keeps more than state between steps.
   constexpr bool keeps_more_for_steps() const {
-    return delay_after != never_delayed || traffic.feeds_errors_back || speculates;
+    return delay_after != never_delayed || traffic.feeds_errors_back || speculates || selects_rows;
   }
   /// Whether anything is in the host's memory beside D's: of a disk the windows, where D's memory is not the host's,
   /// and the reduced gradients of parameters that are there.

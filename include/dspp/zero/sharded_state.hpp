@@ -16,6 +16,7 @@
 #include <dspp/zero/speculative_update.hpp>
 #include <dspp/zero/state_store.hpp>
 #include <dspp/zero/unit.hpp>
+#include <dspp/zero/zenflow_update.hpp>
 
 namespace dspp {
 
@@ -35,9 +36,13 @@ struct BucketShard {
   /// Elements [begin, end) of the bucket, which are among `own`, with the first `moments` moments.
   template <class G>
   constexpr FlatRange<T, G, Compute<T>> range(Size begin, Size end, int moments) const {
+    return range(begin, end, moments, gradient<G>(begin - own.begin));
+  }
+  /// The same with other gradients.
+  template <class G>
+  constexpr FlatRange<T, G, Compute<T>> range(Size begin, Size end, int moments, const G* gradients) const {
     const Size at = begin - own.begin;
-    FlatRange<T, G, Compute<T>> range{
-        .gradient = gradient<G>(at), .parameter = values.data_from(at), .count = end - begin};
+    FlatRange<T, G, Compute<T>> range{.gradient = gradients, .parameter = values.data_from(at), .count = end - begin};
     if (state.master) range.master = state.master.data_from(at);
     for (int i = 0; i < moments; ++i) range.moments[i] = state.moments[i].data_from(at);
     return range;
@@ -54,7 +59,8 @@ class ShardedState {
       : replicas_(&replicas),
         store_(replicas.memory(), replicas.host_memory(), replicas.config().optimizer, replicas.config().offload),
         delayed_(replicas),
-        speculative_(replicas) {}
+        speculative_(replicas),
+        zenflow_(replicas) {}
 
   /// Allocates the optimizer state of a bucket, none of a frozen one, in order of their numbers; masters
   /// start as the model's initial values.
@@ -130,15 +136,17 @@ class ShardedState {
   }
   /// Before the first step, if the configuration keeps more than state between steps.
   ///
-  /// Memory   that of a DelayedUpdate or a SpeculativeUpdate, if the policy asks for it; under LoCo the errors of
-  ///          quantized gradients
-  constexpr void prepare_steps(const List<Unit<T, D>*>& units) {
+  /// Memory   that of a DelayedUpdate, SpeculativeUpdate or ZenFlowUpdate, if the policy asks for it; under LoCo the
+  ///          errors of quantized gradients
+  constexpr void prepare_steps(const List<Unit<T, D>*>& units, int tp) {
     for (Unit<T, D>* unit : units)
       for (Bucket<T, D>& b : unit->trained_buckets()) {
         if (replicas_->config().delay_after != never_delayed) delayed_.add(b);
         if (replicas_->config().speculates) speculative_.add(b, store_.fetch(index_of(b)));
+        if (replicas_->config().selects_rows) zenflow_.add(b, store_.resting(index_of(b)));
         if (replicas_->config().traffic.feeds_errors_back) replicas_->add_errors(b);
       }
+    if (replicas_->config().selects_rows) zenflow_.finish_adding(tp);
   }
   /// Whether the update of that number, from 1, runs beside the next step.
   constexpr bool delays(Size number) const { return delayed_.delays(number); }
@@ -148,6 +156,13 @@ class ShardedState {
     delayed_.start(
         optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step);
   }
+  /// The update of a step under ZenFlow.
+  template <class Optimizer>
+  constexpr void update_rows(const Optimizer& optimizer, const UpdateScalars& scalars, const double* step,
+                             CommunicatorOf<D>& tp) {
+    zenflow_.step(optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step, tp);
+  }
+  constexpr const ZenFlowUpdate<T, D>& zenflow() const { return zenflow_; }
   /// The updates that begin in backward.
   constexpr SpeculativeUpdate<T, D>& speculative() { return speculative_; }
   /// From now on, until the step, updates may begin as gradients are complete: see SpeculativeUpdate.
@@ -174,24 +189,25 @@ class ShardedState {
   constexpr void end_update(bool between_steps = true) {
     replicas_->complete_all();  // they may read the values: of a forward that threw
     speculative_.drop();
-    if (!delayed_.is_under_way()) return;
+    if (!delayed_.is_under_way() && !zenflow_.waits()) return;
     // clang-format off
-    require(between_steps, "dspp: parameters under Delayed<1> need the end of a step to be read or set from outside, but one has begun, by a forward or a micro-step. End it first, or do it before.",
+    require(between_steps, "dspp: parameters under Delayed<1> or ZenFlow need the end of a step to be read or set from outside, but one has begun, by a forward or a micro-step. End it first, or do it before.",
             ErrorCode::state);
     // clang-format on
-    delayed_.finish();
     const bool gathers = replicas_->rule().optimizer_is_split() && !replicas_->rule().values_are_split();
-    delayed_.for_each_bucket([&](Bucket<T, D>& b) {
+    const auto changed = [&](Bucket<T, D>& b) {
       b.secondary.release();
       if (gathers) replicas_->start_refresh(b);
-    });
+    };
+    if (delayed_.is_under_way()) delayed_.finish(), delayed_.for_each_bucket(changed);
+    if (zenflow_.waits()) end_rounds(), zenflow_.for_each_bucket(changed);
     replicas_->complete_all();
   }
   /// Moves the state of a bucket to `memory`, or if that is null to where it rests, as StateStore does.
   constexpr void move(const Bucket<T, D>& b, Memory<D>* memory) {
     Memory<D>& of_state = memory ? *memory : store_.resting(index_of(b));
     wait(), store_.move(index_of(b), of_state);
-    delayed_.move(b, memory ? *memory : *b.resting), speculative_.move(b, memory ? *memory : *b.resting, of_state);
+    delayed_.move(b, memory ? *memory : *b.resting), zenflow_.move(b, of_state), speculative_.move(b, memory ? *memory : *b.resting, of_state);
   }
   /// Writes what was changed outside of steps, and releases the memory that reading took.
   constexpr void settle() {
@@ -222,7 +238,10 @@ class ShardedState {
     Storage<Memory<D>> values;
   };
   /// Nothing changes state or reads it but the rank's own operations.
-  constexpr void wait() { speculative_.is_used() ? speculative_.drop() : delayed_.wait(); }
+  constexpr void wait() { speculative_.is_used() ? speculative_.drop() : (delayed_.wait(), zenflow_.wait()); }
+  constexpr void end_rounds() {
+    zenflow_.end([this](Bucket<T, D>& b) { return shard(b); });
+  }
   static constexpr std::size_t index_of(const Bucket<T, D>& b) { return static_cast<std::size_t>(b.number - 1); }
   constexpr Size owned_bytes(const Bucket<T, D>& b) const {
     return replicas_->owned(b).count() * static_cast<Size>(sizeof(T));
@@ -282,6 +301,7 @@ class ShardedState {
   StateStore<State, D> store_;
   DelayedUpdate<T, D> delayed_;  ///< behind the store, whose state its work changes
   SpeculativeUpdate<T, D> speculative_;
+  ZenFlowUpdate<T, D> zenflow_;  ///< the same
   List<Before> before_;
   bool updates_ = false;  ///< within in_step(), unless the step is skipped
   Size loads_ = 0;

@@ -53,6 +53,7 @@ constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& opt
   } else {
     if constexpr (!detail::asks_for_matrices<Optimizer>) {
       if (state.delays(scalars.step)) return state.start_update(optimizer, scalars, step);
+      if (state.replicas().config().selects_rows) return state.update_rows(optimizer, scalars, step, tp);
       if (state.replicas().config().speculates)
         return state.finish_updates(scalars, [&](Bucket<T, D>& b, bool late_alone) {
           update_bucket(optimizer, b, state, scalars, step, late_alone);

@@ -2,6 +2,7 @@
 /// Squares of ranges of gradients, added up in place.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include <dspp/ops/cpu/reduce.hpp>
@@ -16,6 +17,22 @@ struct Kernel<kernels::AddSquares<T>, Cpu> {
       double squares = 0;
       Kernel<kernels::SquaredNorm<T, double>, Cpu>::run(count, x, &squares);
       *sum += squares;
+    });
+  }
+};
+
+template <class T>
+struct Kernel<kernels::AddRowSquares<T>, Cpu> {
+  template <class Ranges>
+  static void run(const Ranges& ranges) {
+    ranges([](Size count, Size columns, Size first, const T* x, double* sums) {
+      for (Size at = 0; at < count;) {
+        const Size end = std::min(count, ((first + at) / columns + 1) * columns - first);
+        double squares = 0;
+        Kernel<kernels::SquaredNorm<T, double>, Cpu>::run(end - at, x + at, &squares);
+        *sums++ += squares;
+        at = end;
+      }
     });
   }
 };

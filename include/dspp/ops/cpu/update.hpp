@@ -83,11 +83,25 @@ template <int moment_count, class G, class S>
   for (int m = 0; m < moment_count; ++m) copy_vector(block.new_moments[m], block.moments[m]);
 }
 
+/// Elements [begin, end) of a range, of rows that are taken.
+struct TakenRows {
+  Size begin, end;
+};
+/// The first ones of [at, end); none at `end`.
+inline TakenRows taken_from(const RowChoice& rows, Size at, Size end) {
+  if (rows.marks == nullptr) return {at, end};
+  const auto next_row = [&](Size i) { return std::min(end, (rows.row_of(i) + 1) * rows.columns - rows.first); };
+  while (at < end && !rows.takes(at)) at = next_row(at);
+  Size to = at;
+  while (to < end && rows.takes(to)) to = next_row(to);
+  return {at, to};
+}
+
 /// Applies a rule to every element of a range.
 template <int moment_count, class T, class G, class S, class Rule>
 void update_range(const FlatRange<T, G, S>& range, S scale, const Rule& rule) {
   S* const values = accumulating(range);
-  const bool cast = static_cast<const void*>(values) != static_cast<const void*>(range.parameter);
+  const bool cast = range.parameter != nullptr && static_cast<const void*>(values) != range.parameter;
   parallel_for(range.count, 16384, [=](Size begin, Size end) {
     const FlatRange<T, G, S> own = range;  // what is the loop's own stays in registers
     const Rule of_loop = rule;
@@ -95,8 +109,10 @@ void update_range(const FlatRange<T, G, S>& range, S scale, const Rule& rule) {
     const bool casts = cast;
     UpdateInputs<G, S> inputs;
     Lanes<S> new_values, rest[max_moments + 1];
-    for (Size i = begin; i < end; i += block_length) {
-      const Size length = end - i;
+    for (TakenRows taken = taken_from(own.rows, begin, end); taken.begin < end;
+         taken = taken_from(own.rows, taken.end, end))
+    for (Size i = taken.begin; i < taken.end; i += block_length) {
+      const Size length = taken.end - i;
       inputs.read(own, values, moment_count, i, length);
       S* to[max_moments + 1];
       for (int m = 0; m < moment_count; ++m) to[m] = length < block_length ? rest[m] : own.moments[m] + i;
