@@ -74,6 +74,7 @@ static PlanOptions plan_options(const Job& job) {
           .prefetch_bytes = job.prefetch_bytes,
           .live_bytes = job.live_bytes,
           .offload = offload_of(job),
+          .zenflow = job.zenflow,
           .sum_order = job.sum_order};
 }
 
@@ -86,7 +87,8 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                 EngineConfig{.clip_norm = 1,
                              .prefetch_bytes = job.prefetch_bytes,
                              .live_bytes = job.live_bytes,
-                             .offload = offload_of(job)}};
+                             .offload = offload_of(job),
+                             .zenflow = job.zenflow}};
   const Start start = begin(engine, job, *source);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;
@@ -136,12 +138,14 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .host = engine.replicas().host_bytes(),
                   .disk = engine.state().disk_bytes(),
                   .traffic = world.traffic() - before - of_saving,
-                  .checks = engine.rank_check().count() - checked_before};
+                  // ZenFlow's selections are counted with them
+                  .checks = TrainPolicy::selects_rows ? 0 : engine.rank_check().count() - checked_before};
   outcome.profile = profile.finish([&](const Rates& rates) {
     PlanOptions options = of_rank;
     options.rates = rates;
     return plan<Model>(job.model, job.sizes(), options).seconds;
   });
+  engine.end_update();  // what is evaluated is what a save would hold
   require_finite_parameters(engine, "a trained model");
   if (!job.save.empty()) save_now();
   const Evaluation held_out = evaluate(engine, source, held_out_sizes(job), held_out_windows(pace.interrupted()));

@@ -74,7 +74,7 @@ void squared_norm(cudaStream_t stream, Size count, const T* x, double* scratch, 
   sum_of_terms<Square>(Work{"squared_norm", 1, count}, stream, x, scratch, 1.0, total, accumulate);
 }
 
-/// sums[k] += the sum of squares of the k-th row of which [first, first + count) of a matrix has elements: a block a row.
+/// sums[k] += the squares of the k-th row of which elements [first, first + count) of a matrix are: a block a row.
 template <int Threads, class T>
 __global__ void __launch_bounds__(Threads)
     row_squares_kernel(Size count, Size columns, Size first, const T* x, double* sums) {

@@ -130,7 +130,8 @@ void launch_update(const char* operation, cudaStream_t stream, const Rule& rule,
     }
   // With two moments 8 elements a thread have enough accesses in flight; with fewer, more threads do.
   constexpr int longest = Rule::moment_count == 2 && sizeof(T) == 2 ? 8 : 4;
-  bool aligned = shard.rows.marks == nullptr && is_aligned(shard.gradient) && is_aligned(shard.parameter) && is_aligned(shard.values);
+  bool aligned = shard.rows.marks == nullptr && is_aligned(shard.gradient) && is_aligned(shard.parameter) &&
+                 is_aligned(shard.values);
   DSPP_UNROLL
   for (int k = 0; k < Rule::moment_count; ++k) aligned = aligned && is_aligned(shard.moments[k]);
   launch(Work{operation, 1, shard.count}, aligned ? update_kernel<longest, Rule, T, G> : update_kernel<1, Rule, T, G>,

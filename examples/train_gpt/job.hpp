@@ -47,7 +47,8 @@ struct Job {
   std::string device = "cpu";
   std::string offload_folder = ".";
   double offload_share = 1;
-  Size pool_limit = 0;  ///< bytes of a rank's pool; 0: none
+  dspp::ZenFlowConfig zenflow{};  ///< of a policy with ZenFlow
+  Size pool_limit = 0;            ///< bytes of a rank's pool; 0: none
   Size prefetch_bytes = dspp::next_unit, live_bytes = 0;
   Size seed = 1;
   bool seed_given = false;
@@ -106,6 +107,11 @@ inline Job read_job(int argc, char** argv, const std::string& device, const dspp
   options.add("--offload-folder", job.offload_folder, TextKind::path,
               "where what --offload moves to a disk is, in files without names", "the current one");
   options.add("--offload-share", job.offload_share, RealRange{0, 1}, "of what --offload moves to the host's memory");
+  options.add("--topk-ratio", job.zenflow.topk_ratio, RealRange{0, 1}, "of rows that ZenFlow updates in each step");
+  options.add("--update-interval", job.zenflow.update_interval, WholeRange{1, 1'000'000},
+              "steps between ZenFlow's updates of the other rows");
+  options.add("--select-interval", job.zenflow.select_interval, WholeRange{1, 1'000'000},
+              "steps between ZenFlow's selections of rows");
   std::string pool_limit, prefetch, live;
   options.add("--pool-limit", pool_limit, TextKind::any, "of each rank's pool of memory, such as 64MiB or 2GiB",
               "the machine's memory");

@@ -55,6 +55,7 @@ struct PolicyName {
     if (P::recomputes_functions) name += ", SelectiveRecompute<ActivationFunctions>";
     if (P::delays_updates) name += ", Delayed<1>";
     if (P::speculates) name += ", Speculative";
+    if (P::selects_rows) name += ", ZenFlow";
     if (!std::is_same_v<typename P::DeviceType, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }

@@ -5,8 +5,9 @@
 // expected-error {{length, but this one has none that fits. Write it as in the concept IsOptimizer,}}
 // expected-error {{dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update,}}
 // expected-error {{for all else, but this one lacks one of them, or has direction, too. See Muon.}}
-// expected-error {{dspp: Delayed<1> and Speculative need an optimizer that updates each element by itself, such as}}
-// expected-error {{AdamW, since the ranks do not meet in its update, but this one asks for norms or matrices. Take}}
+// expected-error {{dspp: Delayed<1>, Speculative and ZenFlow need an optimizer that updates each element by itself,}}
+// expected-error {{as AdamW does, since the ranks do not meet in its update, but this one asks for}}
+// expected-error {{norms or matrices. Take}}
 // expected-error {{another, or drop it.}}
 #include <dspp/engine/engine_types.hpp>
 #include <dspp/optim/lamb.hpp>
@@ -63,5 +64,6 @@ using Mine = Sgd;
 #else
 using Mine = Lamb;
 #endif
-static_assert(detail::check_delayed<Policy<Delayed<1>>, Mine>() && detail::check_delayed<Policy<Speculative>, Mine>());
+static_assert(detail::check_delayed<Policy<Delayed<1>>, Mine>() && detail::check_delayed<Policy<Speculative>, Mine>() &&
+              detail::check_delayed<Policy<ZenFlow>, Mine>());
 }  // namespace optimizer_of_norms_that_is_delayed

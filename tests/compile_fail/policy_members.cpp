@@ -4,7 +4,8 @@
 // expected-error {{SecondaryShards<Node>, GatherAs<format>, ReduceAs<format>, Overlap<Off>, Tp<n>, Pp<n>, Cp<n>,}}
 // expected-error {{Ep<n>,}}
 // expected-error {{SequenceParallel, RegatherInputs, AttentionBy<kernels>, Offload<what, where>,}}
-// expected-error {{PartitionActivations, SelectiveRecompute<what>, Delayed<1>, Speculative, Cpu, Cuda and Meta,}}
+// expected-error {{PartitionActivations, SelectiveRecompute<what>, Delayed<1>, Speculative, ZenFlow, Cpu,}}
+// expected-error {{Cuda and Meta,}}
 // expected-error {{but one of its members is none of these. Drop it.}}
 // expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one precision, but names several. Keep one.}}

@@ -14,10 +14,11 @@
 // expected-error {{is undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.}}
 // expected-error {{dspp: Offload<...> needs Cpu or Cuda, whose operations take what is in the host's memory, but}}
 // expected-error {{the policy has another device. Drop one of them.}}
-// expected-error {{dspp: Policy needs one Delayed<1> or Speculative, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one Delayed<1>, Speculative or ZenFlow, but names several. Keep one.}}
 // expected-error {{dspp: Delayed<steps> takes 1, but got another number. Name Delayed<1>.}}
-// expected-error {{dspp: Delayed<1> and Speculative need the optimizer's state in memory, since a step on a disk is}}
-// expected-error {{undone if the disk refuses it, but the policy has Offload<Optimizer, Disk>. Take Host, or drop it.}}
+// expected-error {{dspp: Delayed<1>, Speculative and ZenFlow need the optimizer's state in memory, since a step}}
+// expected-error {{on a disk is undone if the disk refuses it, but the policy has Offload<Optimizer, Disk>. Take}}
+// expected-error {{Host, or drop it.}}
 #include <dspp/placement/policy.hpp>
 
 using namespace dspp;
@@ -84,13 +85,14 @@ constexpr int degree = Policy<PartitionActivations>::tp + Policy<Tp<2>, Sequence
 #endif
 }  // namespace policy_with_partitioned_activations
 
-/// Updates that are delayed twice, by two steps, beside a disk, or begun in backward as well.
+/// Updates that are delayed twice, by two steps, beside a disk, or begun in backward or by rows as well.
 namespace policy_with_updates_that_are_not_delayed {
 #ifdef DSPP_TWIN
-constexpr int degree = Policy<Delayed<1>, Offload<Optimizer, Host>>::tp + Policy<Speculative>::tp;
+constexpr int degree = Policy<Delayed<1>, Offload<Optimizer, Host>>::tp + Policy<Speculative>::tp + Policy<ZenFlow>::tp;
 #else
 constexpr int degree = Policy<Delayed<1>, Delayed<1>>::tp + Policy<Delayed<2>>::tp +
                        Policy<Zero<1>, Delayed<1>, Offload<Optimizer, Disk>>::tp +
-                       Policy<Delayed<1>, Speculative>::tp + Policy<Speculative, Offload<Optimizer, Disk>>::tp;
+                       Policy<Delayed<1>, Speculative>::tp + Policy<Speculative, Offload<Optimizer, Disk>>::tp +
+                       Policy<ZenFlow, Speculative>::tp + Policy<ZenFlow, Offload<Optimizer, Disk>>::tp;
 #endif
 }  // namespace policy_with_updates_that_are_not_delayed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZenFlow: important rows in each step, the others in rounds; by hand, under every stage, beside what else a policy has.
+// ZenFlow: important rows in each step, the others in rounds: by hand, under every stage, and beside other members.
 // labels: engine thread
 #include <doctest/doctest.h>
 
@@ -20,7 +20,9 @@ using namespace dspp::laws;
 
 TEST_CASE("random schedules have the course of one by hand, skipped steps among them") {
   std::mt19937 random(14);
-  const auto draw = [&](int from, int to) { return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1)); };
+  const auto draw = [&](int from, int to) {
+    return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
+  };
   using P = Policy<F64>;
   for (int i = 0; i < (sanitizer == Sanitizer::none ? 10 : 2); ++i) {
     CAPTURE(i);
@@ -33,7 +35,7 @@ TEST_CASE("random schedules have the course of one by hand, skipped steps among 
                     .overlap_step = draw(0, 2) > 0};
     CAPTURE(cell.zenflow.topk_ratio);
     CAPTURE(cell.zenflow.select_interval);
-    if (i % 3 == 2) {
+    if (i % 2 == 1) {
       auto norms = zenflow_course<P, P>(cell).norms;
       std::sort(norms.begin(), norms.end());
       cell.largest_norm = norms[norms.size() * 2 / 3];
@@ -60,7 +62,8 @@ TEST_CASE("rows that Tp cuts are those of the whole matrix") {
 TEST_CASE("where all rows are important, or all are updated at once, the bits are those without") {
   using W = Policy<Bf16>;
   check_like_without<Policy<F64>, Policy<F64, Zero<1>, ZenFlow>, Policy<F64, Zero<1>>>({.ranks = 2, .steps = 7});
-  check_like_without<W, Policy<Bf16, Zero<2>, ZenFlow>, Policy<Bf16, Zero<2>>>({.ranks = 2, .accumulate = 2, .steps = 7});
+  check_like_without<W, Policy<Bf16, Zero<2>, ZenFlow>, Policy<Bf16, Zero<2>>>(
+      {.ranks = 2, .accumulate = 2, .steps = 7});
   check_like_without<W, Policy<Bf16, Zero<3>, Gradients<Bf16>, ZenFlow>, Policy<Bf16, Zero<3>, Gradients<Bf16>>>(
       {.ranks = 3, .accumulate = 2, .steps = 7});
   check_like_without<Policy<F64>, Policy<F64, ZenFlow>, Policy<F64>, Sgd>({.ranks = 1, .steps = 7});
@@ -76,7 +79,10 @@ TEST_CASE("stages share their bits, and bytes and traffic are the plan's") {
     check_same_bits(train_as_values<AdamW, Policy<Zero<2>, ZenFlow, P...>, P...>(cell), whole);
     const Trained split = train_as_values<AdamW, Policy<Zero<3>, ZenFlow, P...>, P...>(cell);
     check_same_bits(split, whole);
-    check_same_bits(train_as_values<AdamW, Policy<Zero<3>, ZenFlow, Offload<Optimizer, Host>, Offload<Parameters, Host>, P...>, P...>(cell), whole);
+    check_same_bits(
+        train_as_values<AdamW, Policy<Zero<3>, ZenFlow, Offload<Optimizer, Host>, Offload<Parameters, Host>, P...>,
+                        P...>(cell),
+        whole);
     return split;
   };
   for (const bool overlaps : {false, true}) {
@@ -96,16 +102,19 @@ TEST_CASE("beside what travels by node and quantized, stages share their bits") 
   Cell cell{.ranks = 4, .steps = 7, .ranks_per_node = 2};
   cell.zenflow = {.topk_ratio = 0.2, .update_interval = 2, .select_interval = 4};
   using P = Policy<Bf16>;
-  const auto same = [&]<class Q, class R>(Q, R) { check_same_course(zenflow_course<P, Q>(cell), zenflow_course<P, R>(cell)); };
+  const auto same = [&]<class Q, class R>(Q, R) {
+    check_same_course(zenflow_course<P, Q>(cell), zenflow_course<P, R>(cell));
+  };
   same(Policy<Bf16, Zero<3>, SecondaryShards<Node>, ZenFlow>(), Policy<Bf16, Zero<3>, ZenFlow>());
   same(Policy<Bf16, Zero<3>, Shards<Within<Node>>, ZenFlow>(), Policy<Bf16, Zero<1>, Shards<Within<Node>>, ZenFlow>());
-  same(Policy<Bf16, Zero<2>, ReduceAs<Int8>, ZenFlow>(), Policy<Bf16, Zero<2>, ReduceAs<Int8>, ZenFlow, Overlap<Off>>());
+  same(Policy<Bf16, Zero<2>, ReduceAs<Int8>, ZenFlow>(),
+       Policy<Bf16, Zero<2>, ReduceAs<Int8>, ZenFlow, Overlap<Off>>());
 }
 
 TEST_CASE("a training that goes on from a save has the bits of the one that saved") {
-  const Folder folder;
-  const std::string path = folder.path.string();
   const auto check = [&]<class P, class Q>(P, Q, bool overlaps) {
+    const Folder folder;
+    const std::string path = folder.path.string();
     Cell cell{.ranks = 2, .steps = 11};
     cell.zenflow = {.topk_ratio = 0.2, .update_interval = 3, .select_interval = 3, .overlap_step = overlaps};
     const Course whole = course_of<P, Q, AdamW>(cell, [&](auto& world, auto& engine, Course& course) {
@@ -141,28 +150,38 @@ TEST_CASE("what reads, sets or moves the parameters has all updates, and evaluat
     });
   };
   const Course plain = with(Q(), [](auto&, auto&, int) {});
-  check_same_course(with(Q(), [&](auto& world, auto& engine, int step) {
-    auto batch = batch_of(world.memory(), step, 0, 2, cell.sequence, 61);
-    engine.eval_batch(batch);
-  }), plain);
-  check_same_course(with(Q(), [](auto&, auto& engine, int) {
-    auto& bucket = engine.units()[0]->trained_buckets().first[0];
-    static_cast<void>(engine.state().of(bucket));
-  }), plain);
+  check_same_course(with(Q(),
+                         [&](auto& world, auto& engine, int step) {
+                           auto batch = batch_of(world.memory(), step, 0, 2, cell.sequence, 61);
+                           engine.eval_batch(batch);
+                         }),
+                    plain);
+  check_same_course(with(Q(),
+                         [](auto&, auto& engine, int) {
+                           auto& bucket = engine.units()[0]->trained_buckets().first[0];
+                           static_cast<void>(engine.state().of(bucket));
+                         }),
+                    plain);
   // Each step then updates all rows.
   const auto ends = [](auto&, auto& engine, int) { engine.end_update(); };
   check_same_course(with(Q(), ends), with(Policy<F32, Zero<1>>(), ends));
   const Course once = with(Q(), [](auto&, auto& engine, int step) { step == 3 ? engine.end_update() : void(); });
   CHECK(once.losses != plain.losses);
-  const auto moved = [](auto&, auto& engine, int step) { step == 3 ? (offload_states(engine), reload_states(engine)) : void(); };
+  const auto moved = [](auto&, auto& engine, int step) {
+    step == 3 ? (offload_states(engine), reload_states(engine)) : void();
+  };
   check_same_course(with(Q(), moved), once);
-  check_same_course(with(Q(), [](auto&, auto& engine, int step) { step == 3 ? offload_states(engine) : void(); }), once);
-  check_same_course(with(Q(), [](auto&, auto& engine, int step) {
-    if (step != 3) return;
-    const auto& named = engine.inventory().parameters.front();
-    const auto whole = engine.gather_parameter(named.name->text);
-    set_parameter(engine, named.name->text, std::vector<double>(whole.data(), whole.data() + whole.count()));
-  }), once);
+  check_same_course(with(Q(), [](auto&, auto& engine, int step) { step == 3 ? offload_states(engine) : void(); }),
+                    once);
+  check_same_course(with(Q(),
+                         [](auto&, auto& engine, int step) {
+                           if (step != 3) return;
+                           const auto& named = engine.inventory().parameters.front();
+                           const auto whole = engine.gather_parameter(named.name->text);
+                           set_parameter(engine, named.name->text,
+                                         std::vector<double>(whole.data(), whole.data() + whole.count()));
+                         }),
+                    once);
 }
 
 TEST_CASE("a step that throws leaves the course, and one that has begun refuses to end updates") {
@@ -201,7 +220,8 @@ TEST_CASE("numbers that cannot be are refused") {
   const auto starts = [](const std::string& text, const char* begin) { return text.find(begin) != std::string::npos; };
   for (const double ratio : {-0.1, 1.5, std::nan("")})
     CHECK(starts(sentence([&](int) { return ZenFlowConfig{.topk_ratio = ratio}; }), "a topk_ratio from 0 to 1"));
-  CHECK(starts(sentence([](int) { return ZenFlowConfig{.full_warm_up_steps = -1}; }), "full_warm_up_steps of at least 0"));
+  CHECK(starts(sentence([](int) { return ZenFlowConfig{.full_warm_up_steps = -1}; }),
+               "full_warm_up_steps of at least 0"));
   for (const Size interval : {0, -3, 3})
     CHECK(starts(sentence([&](int) { return ZenFlowConfig{.update_interval = interval, .select_interval = 16}; }),
                  "a select_interval that is a multiple"));

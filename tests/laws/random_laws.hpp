@@ -344,7 +344,8 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.task.model.label_smoothing > 0)
       smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.label_smoothing = 0; });
     if (drawn.task.model.vocab_bias) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.vocab_bias = false; });
-    if (drawn.split.speculates) smaller |= keep_if_it_fails([](Drawn& d) { d.split.speculates = false; });
+    if (drawn.split.speculates || drawn.split.selects_rows)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.split.speculates = d.split.selects_rows = false; });
     if (drawn.split.order != SumOrder::rank)
       smaller |= keep_if_it_fails([](Drawn& d) { d.split.order = SumOrder::rank; });
     if (drawn.task.model.loss_chunk_tokens > 0)
@@ -408,7 +409,8 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
     drawn.split.offloads_parameters = seed % 5 < 2;
     drawn.split.offloads_activations = seed % 7 < 3, drawn.split.partitions_activations = seed % 7 % 2 == 0;
     if (seed % 8 == 3) draw_delay(drawn, static_cast<Size>(seed / 8 % 3));
-    if (seed % 4 == 2 && drawn.split.tier != Tier::disk) drawn.split.speculates = true;
+    if (drawn.split.tier != Tier::disk)
+      drawn.split.speculates = seed % 4 == 2, drawn.split.selects_rows = seed % 4 == 1;
     const auto told = [&](const Drawn& d) {
       try {
         return fault_of(d);
@@ -441,7 +443,7 @@ void check_random_models(int models) {
     if (seed % 5 == 2 && !detail::takes_average_along<O>) drawn.task.average = 0;
     constexpr bool meets = std::is_same_v<O, Muon> || std::is_same_v<O, Lamb>;  // ranks meet in its update
     if (seed % 5 == 2 || meets) drawn.task.delay_after = never_delayed;
-    if (meets) drawn.split.speculates = false;
+    if (meets) drawn.split.speculates = drawn.split.selects_rows = false;
     const RandomOutcome dense =
         RandomRunner<Policy<F64>, O>::run(detail::once(drawn.task), detail::dense_split(drawn.split));
     if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;

@@ -80,6 +80,7 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   if (split.prefetch_bytes != next_unit) text += ", gathered ahead " + number(split.prefetch_bytes);
   if (split.live_bytes > 0) text += ", live " + number(split.live_bytes);
   if (split.speculates) text += ", updated ahead";
+  if (split.selects_rows) text += ", updated by rows";
   if (task.delay_after != never_delayed) text += ", delayed after " + number(task.delay_after);
   text += ", rows";
   for (Size n : split.rows) text += " " + number(n);

@@ -140,8 +140,8 @@ Course zenflow_by_hand(const Cell& cell) {
     for (const auto& named : engine.inventory().parameters) {
       const auto& p = *named.parameter;
       const auto whole = engine.gather_parameter(named.name->text);
-      by_hand.add(named.name->text, {whole.data(), whole.data() + whole.count()}, p.is_matrix() ? p.global_columns() : 0,
-                  p.update_settings().decays);
+      by_hand.add(named.name->text, {whole.data(), whole.data() + whole.count()},
+                  p.is_matrix() ? p.global_columns() : 0, p.update_settings().decays);
     }
     for (int step = 0; step < cell.steps; ++step) {
       set_parameters(engine, by_hand.seen());

@@ -27,8 +27,8 @@ struct EngineConfig {
   ParameterGroups groups{};  ///< of parameters with rates or decay of their own, or frozen (nn/parameter_group.hpp)
   Size check_ranks = 100;    ///< steps between checks that ranks agree (rank_check.hpp); 0: no check
   OffloadConfig offload{};   ///< of what the policy offloads
-  Size delay_after = 40;  ///< updates that a policy with Delayed<1> does not delay: those of a training's first steps
-  ZenFlowConfig zenflow{};         ///< of a policy with ZenFlow
+  Size delay_after = 40;    ///< updates that a policy with Delayed<1> does not delay: those of a training's first steps
+  ZenFlowConfig zenflow{};  ///< of a policy with ZenFlow
   ErrorFeedback error_feedback{};  ///< of ReduceAs<format, LoCo>
   bool graphs = false;  ///< train_batch repeats the launches of a step, on a device with graphs: see step_graphs.hpp
 };
@@ -50,7 +50,8 @@ constexpr void check_engine_config(const EngineConfig& config) {
   require(zenflow.topk_ratio >= 0 && zenflow.topk_ratio <= 1 && zenflow.full_warm_up_steps >= 0,
           "dspp: Engine needs a zenflow with a topk_ratio from 0 to 1 and full_warm_up_steps of at least 0, but got "
           "others. Change them.");
-  require(zenflow.update_interval >= 1 && zenflow.select_interval >= 1 && zenflow.select_interval % zenflow.update_interval == 0,
+  require(zenflow.update_interval >= 1 && zenflow.select_interval >= 1 &&
+              zenflow.select_interval % zenflow.update_interval == 0,
           "dspp: Engine needs a zenflow with an update_interval of at least 1 and a select_interval that is a multiple "
           "of it, but got others. Change them.");
   require(config.bucket_bytes >= 1, "dspp: Engine needs bucket_bytes of at least 1, but got less. Raise it.");

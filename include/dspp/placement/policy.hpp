@@ -247,10 +247,10 @@ struct Canonical {
   static_assert(Given::parameter_tier != Tier::disk || Given::optimizer_tier == Tier::disk,
                 "dspp: Offload<Parameters, Disk> needs Offload<Optimizer, Disk>, since a step that a disk refuses is "
                 "undone there, but the policy keeps the optimizer's state in memory. Add it, or take Host.");
-  static_assert(!(Given::delays_updates || Given::speculates || Given::selects_rows) ||
-                    Given::optimizer_tier != Tier::disk,
-                "dspp: Delayed<1>, Speculative and ZenFlow need the optimizer's state in memory, since a step on a disk is "
-                "undone if the disk refuses it, but the policy has Offload<Optimizer, Disk>. Take Host, or drop it.");
+  static_assert(
+      !(Given::delays_updates || Given::speculates || Given::selects_rows) || Given::optimizer_tier != Tier::disk,
+      "dspp: Delayed<1>, Speculative and ZenFlow need the optimizer's state in memory, since a step on a disk is "
+      "undone if the disk refuses it, but the policy has Offload<Optimizer, Disk>. Take Host, or drop it.");
   static_assert(!Given::partitions_activations || (Given::TensorAxis::degree > 1 && !Given::sequence_parallel),
                 "dspp: PartitionActivations needs ranks of Tp that keep the same, but the policy has no Tp, or splits "
                 "the sequence over it by SequenceParallel. Drop one of them.");

@@ -160,7 +160,8 @@ class ShardedState {
   template <class Optimizer>
   constexpr void update_rows(const Optimizer& optimizer, const UpdateScalars& scalars, const double* step,
                              CommunicatorOf<D>& tp) {
-    zenflow_.step(optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step, tp);
+    zenflow_.step(
+        optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step, tp);
   }
   constexpr const ZenFlowUpdate<T, D>& zenflow() const { return zenflow_; }
   /// The updates that begin in backward.
@@ -191,7 +192,7 @@ class ShardedState {
     speculative_.drop();
     if (!delayed_.is_under_way() && !zenflow_.waits()) return;
     // clang-format off
-    require(between_steps, "dspp: parameters under Delayed<1> or ZenFlow need the end of a step to be read or set from outside, but one has begun, by a forward or a micro-step. End it first, or do it before.",
+    require(between_steps, "dspp: Delayed<1> and ZenFlow need the end of a step for parameters to be read or set from outside, but one has begun, by a forward or a micro-step. End it first.",
             ErrorCode::state);
     // clang-format on
     const bool gathers = replicas_->rule().optimizer_is_split() && !replicas_->rule().values_are_split();
@@ -207,7 +208,8 @@ class ShardedState {
   constexpr void move(const Bucket<T, D>& b, Memory<D>* memory) {
     Memory<D>& of_state = memory ? *memory : store_.resting(index_of(b));
     wait(), store_.move(index_of(b), of_state);
-    delayed_.move(b, memory ? *memory : *b.resting), zenflow_.move(b, of_state), speculative_.move(b, memory ? *memory : *b.resting, of_state);
+    delayed_.move(b, memory ? *memory : *b.resting), zenflow_.move(b, of_state),
+        speculative_.move(b, memory ? *memory : *b.resting, of_state);
   }
   /// Writes what was changed outside of steps, and releases the memory that reading took.
   constexpr void settle() {

@@ -94,13 +94,14 @@ class ZenFlowUpdate {
     round_ = (since - 1) / config.update_interval, done_ = place;
     update(Rows::important, optimizer, shard, scalars, step);
     sum_up(place == 0 ? GradientSum::How::begin : GradientSum::How::add, shard, step);
-    if constexpr (D::real)
+    if (!__builtin_is_constant_evaluated())
       flush_.get_or_make() = [this, optimizer, shard, scalars](Size of) {
         keep_scalars(mean, row(last), of);
         update_others(optimizer, shard, scalars);
       };
     if (place + 1 < config.update_interval) return;
-    finish(shard);
+    keep_scalars(mean, step, 1);
+    finish(shard, row(mean));
     keep_scalars(mean, step, config.update_interval);
     const bool selects = since % config.select_interval == 0;
     if (config.overlap_step && !selects)
@@ -118,14 +119,11 @@ class ZenFlowUpdate {
   /// rank, between steps.
   template <class ShardOf>
   constexpr void end(ShardOf shard) {
-    finish(shard);
-    if constexpr (D::real)
-      if (flush_) {
-        bool was_skipped = false;
-        steps_.read([&](const auto* host) { was_skipped = !updates(host + last * StepScalars::count); });
-        const Size of = (done_ + (was_skipped ? 0 : 1)) % replicas_->config().zenflow.update_interval;
-        if (of > 0) (*flush_)(of);
-      }
+    finish(shard, nullptr);
+    is_under_way_ = false;
+    if (flush_)
+      if (const Size of = (done_ + (was_done() ? 1 : 0)) % replicas_->config().zenflow.update_interval; of > 0)
+        (*flush_)(of);
     flush_ = {};
     first_ = 0;
   }
@@ -183,6 +181,12 @@ class ZenFlowUpdate {
     if (of > 0)
       Tensor<double, 1, D>::view(steps_.storage(), to * StepScalars::count + StepScalars::gradient_scale, shape(1))
           .fill(1 / static_cast<double>(of));
+  }
+  /// Of the last step: that it was not skipped. The host waits for it. False on paper.
+  constexpr bool was_done() const {
+    bool result = false;
+    steps_.read([&](const auto* host) { result = updates(host + last * StepScalars::count); });
+    return result;
   }
   constexpr RowChoice choice(const ParameterBase<D>& p, Size begin, Rows rows) const {
     if (rows == Rows::all || !p.is_matrix()) return {};
@@ -269,19 +273,19 @@ class ZenFlowUpdate {
     not_started.cancel();
     is_under_way_ = true;
   }
-  /// Ends what start() began, of which the values are taken over.
+  /// Ends what start() began last, of which the values are taken over; in a step that is skipped they are not, and the
+  /// one in its place does it.
   template <class ShardOf>
-  constexpr void finish(ShardOf& shard) {
+  constexpr void finish(ShardOf& shard, const double* step) {
     if (!is_under_way_) return;
     lane_.wait();
-    is_under_way_ = false;
     const auto ranges = [&](auto f) {
       for (Part& part : parts_)
         for_each_range<State>(shard(*part.bucket), Rows::others, 0, (is_own_master ? part.ahead : part.even).data(),
                               [&](const auto& range, const auto& settings, Size) { f(range, settings); });
     };
     const GradientSum taken{is_own_master ? GradientSum::How::begin : GradientSum::How::keep};
-    update_ranges<T, State, State, D>(replicas_->memory(), taken, ranges, {});
+    update_ranges<T, State, State, D>(replicas_->memory(), taken, ranges, {}, step);
   }
 
   /// From the gradients of this step, unless it is skipped.
@@ -304,17 +308,13 @@ class ZenFlowUpdate {
     if (tp.size() > 1)
       all_gather(tp, buffer(static_cast<const double*>(own_sums), sums_),
                  buffer(importances_.data(), importances_.count()), Purpose::check);
-    if constexpr (D::real) {
-      bool was_skipped = false;
-      steps_.read([&](const auto* host) { was_skipped = !updates(host + last * StepScalars::count); });
-      if (was_skipped) return;
-      importances_.read([&](const auto* sums) {
-        marks_.write([&](std::uint8_t* marks) {
-          for (const Matrix& matrix : matrices_) mark(matrix, tp, sums, marks + matrix.first_row);
-        });
+    if (!was_done()) return;
+    importances_.read([&](const auto* sums) {
+      marks_.write([&](std::uint8_t* marks) {
+        for (const Matrix& matrix : matrices_) mark(matrix, tp, sums, marks + matrix.first_row);
       });
-      for (Part& part : parts_) keep_values(part, shard);
-    }
+    });
+    for (Part& part : parts_) keep_values(part, shard);
   }
   /// Marks the rows of this rank's part of a matrix that are among the most important of the matrix, or, of a tile, of
   /// the tile. `sums`: of all ranks of Tp.
@@ -332,8 +332,8 @@ class ZenFlowUpdate {
       for (const Piece& piece : pieces_)
         if (piece.parameter == &p)
           for_each_row(rank, piece.first_row(), piece.rows(), [&](Size local, std::size_t global) {
-            importance[global] = std::max(importance[global], 0.0) +
-                                 sums[rank * sums_ + piece.first_sum + local - piece.first_row()];
+            importance[global] =
+                std::max(importance[global], 0.0) + sums[rank * sums_ + piece.first_sum + local - piece.first_row()];
           });
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < importance.size(); ++i)
@@ -363,13 +363,13 @@ class ZenFlowUpdate {
   List<Matrix> matrices_;
   List<std::size_t> matrix_of_;  ///< place among these, by the number of a parameter
   List<Piece> pieces_;
-  Size rows_ = 0, sums_ = 0;             ///< of all matrices, and of their pieces
-  Tensor<std::uint8_t, 1, D> marks_;     ///< of each row of this rank's matrices
-  Tensor<double, 2, D> importances_;     ///< of the ranks of Tp
-  Tensor<double, 2, D> steps_;           ///< StepScalars: of the last step; of the last round
-  Size first_ = 0;                       ///< number of the step that selected first; 0: none since end()
-  Size round_ = 0, done_ = 0;            ///< of the last step: its round, and how many of it were before
-  bool is_under_way_ = false;
+  Size rows_ = 0, sums_ = 0;          ///< of all matrices, and of their pieces
+  Tensor<std::uint8_t, 1, D> marks_;  ///< of each row of this rank's matrices
+  Tensor<double, 2, D> importances_;  ///< of the ranks of Tp
+  Tensor<double, 2, D> steps_;        ///< StepScalars: of the last step; of the last round
+  Size first_ = 0;                    ///< number of the step that selected first; 0: none since end()
+  Size round_ = 0, done_ = 0;         ///< of the last step: its round, and how many of it were before
+  bool is_under_way_ = false;         ///< start() was called since end()
   AtRunTime<std::function<void(Size)>> flush_;
   Lane<D> lane_;  ///< last: its work uses the others
 };

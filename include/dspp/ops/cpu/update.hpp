@@ -111,26 +111,26 @@ void update_range(const FlatRange<T, G, S>& range, S scale, const Rule& rule) {
     Lanes<S> new_values, rest[max_moments + 1];
     for (TakenRows taken = taken_from(own.rows, begin, end); taken.begin < end;
          taken = taken_from(own.rows, taken.end, end))
-    for (Size i = taken.begin; i < taken.end; i += block_length) {
-      const Size length = taken.end - i;
-      inputs.read(own, values, moment_count, i, length);
-      S* to[max_moments + 1];
-      for (int m = 0; m < moment_count; ++m) to[m] = length < block_length ? rest[m] : own.moments[m] + i;
-      to[max_moments] = length < block_length ? rest[max_moments] : values + i;
-      for (int k = 0; k < block_length; k += rule_length) {
-        UpdateBlock<S, rule_length> block;
-        begin_rule<moment_count>(block, inputs, k, by);
-        of_loop(block);
-        for (int m = 0; m < moment_count; ++m) copy_vector(to[m] + k, block.new_moments[m]);
-        copy_vector(to[max_moments] + k, block.new_value);
-        if (casts) copy_vector(new_values + k, block.new_value);
+      for (Size i = taken.begin; i < taken.end; i += block_length) {
+        const Size length = taken.end - i;
+        inputs.read(own, values, moment_count, i, length);
+        S* to[max_moments + 1];
+        for (int m = 0; m < moment_count; ++m) to[m] = length < block_length ? rest[m] : own.moments[m] + i;
+        to[max_moments] = length < block_length ? rest[max_moments] : values + i;
+        for (int k = 0; k < block_length; k += rule_length) {
+          UpdateBlock<S, rule_length> block;
+          begin_rule<moment_count>(block, inputs, k, by);
+          of_loop(block);
+          for (int m = 0; m < moment_count; ++m) copy_vector(to[m] + k, block.new_moments[m]);
+          copy_vector(to[max_moments] + k, block.new_value);
+          if (casts) copy_vector(new_values + k, block.new_value);
+        }
+        if (length < block_length) {
+          for (int m = 0; m < moment_count; ++m) std::copy_n(rest[m], length, own.moments[m] + i);
+          std::copy_n(rest[max_moments], length, values + i);
+        }
+        if (casts) store_block(own.parameter + i, new_values, length);
       }
-      if (length < block_length) {
-        for (int m = 0; m < moment_count; ++m) std::copy_n(rest[m], length, own.moments[m] + i);
-        std::copy_n(rest[max_moments], length, values + i);
-      }
-      if (casts) store_block(own.parameter + i, new_values, length);
-    }
   });
 }
 
