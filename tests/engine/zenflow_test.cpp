@@ -24,10 +24,10 @@ TEST_CASE("random schedules have the course of one by hand, skipped steps among 
     return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
   };
   using P = Policy<F64>;
-  for (int i = 0; i < (sanitizer == Sanitizer::none ? 10 : 2); ++i) {
+  for (int i = 0; i < (sanitizer == Sanitizer::none ? 8 : 2); ++i) {
     CAPTURE(i);
     const Size interval = draw(1, 4);
-    Cell cell{.ranks = draw(1, 3), .accumulate = draw(1, 2), .steps = 14, .clip_norm = 0};
+    Cell cell{.ranks = draw(1, 3), .accumulate = draw(1, 2), .steps = 12, .clip_norm = 0};
     cell.zenflow = {.topk_ratio = draw(0, 6) * 0.1,
                     .update_interval = interval,
                     .select_interval = interval * draw(1, 3),
@@ -43,7 +43,6 @@ TEST_CASE("random schedules have the course of one by hand, skipped steps among 
     const Course by_hand = zenflow_by_hand<P, P>(cell);
     CHECK((std::count(by_hand.skipped.begin(), by_hand.skipped.end(), 1) > 0) == (cell.largest_norm > 0));
     check_close_courses(zenflow_course<P, Policy<F64, Zero<0>, ZenFlow>>(cell), by_hand);
-    check_close_courses(zenflow_course<P, Policy<F64, Zero<2>, ZenFlow>>(cell), by_hand);
     check_close_courses(zenflow_course<P, Policy<F64, Zero<3>, ZenFlow>>(cell), by_hand);
   }
 }

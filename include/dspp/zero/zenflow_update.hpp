@@ -95,14 +95,20 @@ class ZenFlowUpdate {
     update(Rows::important, optimizer, shard, scalars, step);
     sum_up(place == 0 ? GradientSum::How::begin : GradientSum::How::add, shard, step);
     if (!__builtin_is_constant_evaluated())
-      flush_.get_or_make() = [this, optimizer, shard, scalars](Size of) {
-        keep_scalars(mean, row(last), of);
-        update_others(optimizer, shard, scalars);
+      flush_.get_or_make() = [this, optimizer, shard, scalars](bool was_done) {
+        const Size of = (done_ + (was_done ? 1 : 0)) % replicas_->config().zenflow.update_interval;
+        if (of == 0) return;
+        UpdateScalars of_last = scalars;
+        if (!was_done) --of_last.step;
+        set_scalar(mean, StepScalars::gradient_scale, 1 / static_cast<double>(of));
+        set_scalar(mean, StepScalars::verdict, static_cast<double>(StepVerdict::update));
+        update_others(optimizer, shard, of_last);
       };
     if (place + 1 < config.update_interval) return;
-    keep_scalars(mean, step, 1);
+    keep_scalars(mean, step);
+    set_scalar(mean, StepScalars::gradient_scale, 1);
     finish(shard, row(mean));
-    keep_scalars(mean, step, config.update_interval);
+    set_scalar(mean, StepScalars::gradient_scale, 1 / static_cast<double>(config.update_interval));
     const bool selects = since % config.select_interval == 0;
     if (config.overlap_step && !selects)
       start(optimizer, shard, scalars);
@@ -121,9 +127,7 @@ class ZenFlowUpdate {
   constexpr void end(ShardOf shard) {
     finish(shard, nullptr);
     is_under_way_ = false;
-    if (flush_)
-      if (const Size of = (done_ + (was_done() ? 1 : 0)) % replicas_->config().zenflow.update_interval; of > 0)
-        (*flush_)(of);
+    if (flush_) (*flush_)(was_done());
     flush_ = {};
     first_ = 0;
   }
@@ -173,14 +177,13 @@ class ZenFlowUpdate {
     if (is_own_master) part.ahead = make("values of an update");
   }
   constexpr double* row(Size of) const { return steps_.data_from(of * StepScalars::count); }
-  /// Of a round of `of` steps, whose mean gradient is taken.
-  constexpr void keep_scalars(Size to, const double* step, Size of = 0) {
+  constexpr void set_scalar(Size of, Size scalar, double value) const {
+    Tensor<double, 1, D>::view(steps_.storage(), of * StepScalars::count + scalar, shape(1)).fill(value);
+  }
+  constexpr void keep_scalars(Size to, const double* step) const {
     const auto as_bytes = [](const double* numbers) { return reinterpret_cast<const std::byte*>(numbers); };
     D::copy(replicas_->memory(), detail::byte_of<D>(steps_.storage(), to * StepScalars::count * 8),
             step ? as_bytes(step) : nullptr, StepScalars::count * 8);
-    if (of > 0)
-      Tensor<double, 1, D>::view(steps_.storage(), to * StepScalars::count + StepScalars::gradient_scale, shape(1))
-          .fill(1 / static_cast<double>(of));
   }
   /// Of the last step: that it was not skipped. The host waits for it. False on paper.
   constexpr bool was_done() const {
