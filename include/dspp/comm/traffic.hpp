@@ -18,7 +18,9 @@ enum class Purpose {
   replicated_gradient,  ///< gradients of parameters that are Partial over Tp, coalesced before the step
   scalar,               ///< loss, norm, overflow
   checkpoint,
-  check,   ///< comparison of state between ranks: at the start, at each load, and every EngineConfig::check_ranks steps
+  /// Comparison of state between ranks: at the start, at each load, and every EngineConfig::check_ranks steps; and
+  /// ZenFlow's selections.
+  check,
   update,  ///< updates of matrices, which an optimizer needs whole
 };
 inline constexpr int purpose_count = 8;

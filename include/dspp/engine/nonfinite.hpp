@@ -204,7 +204,9 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
   const auto& parameters = engine.inventory().parameters;
   auto& ranks = engine.world().host();
   NonFiniteParameters found{};
-  read_state(engine, [&] { found = nonfinite_parameters(engine.inventory(), engine.state()); });
+  const auto look = [&] { found = nonfinite_parameters(engine.inventory(), engine.state()); };
+  // Under ZenFlow a step that is skipped changes nothing, nor the rounds.
+  engine.replicas().config().selects_rows ? read_state_as_it_is(engine, look) : read_state(engine, look);
   const NonFiniteReport own{std::ssize(parameters), found, suspect.loss, nonfinite_field(suspect.batch),
                             extents_of(suspect.batch)};
   const NonFiniteVerdict verdict(own, gather_numbers(ranks, own.numbers()));

@@ -16,10 +16,12 @@ namespace dspp {
 /// far, and begins anew: a training that goes on from a checkpoint has the bits of the one that saved it. The bits are
 /// those of a policy without where all rows are important, and where each step updates all and nothing overlaps.
 ///
-/// Rows are those of the last dimension: of a Linear the weights of an output, of an Embedding those of a token.
+/// Rows are those of the last dimension: of a Linear the weights of an output, of an Embedding those of a token. An
+/// update of the other rows has the number and the learning rate of its step, and decays them once.
 ///
 /// Memory   where the optimizer's state rests, of a rank's slice: a sum of gradients in the state's precision, and
-///          with overlap_step another, and the values where they have no masters; a byte and 8 bytes a row
+///          with overlap_step another, and the values where they have no masters; in the device's memory a byte a row,
+///          and 8 bytes for each rank along Tp
 /// Cost     of a selection, 8 bytes a row summed over the replicas and gathered over Tp; the host waits for it
 /// Source   ZenFlow, arXiv:2505.12242, as in DeepSpeed, whose channels are chosen by each rank of its own slice
 struct ZenFlow {};

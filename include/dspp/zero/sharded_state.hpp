@@ -334,11 +334,17 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
 
 /// work(), which reads a holder's state or values: where they are on a disk, it succeeds on all ranks or fails on all.
 template <class Holder, class F>
-void read_state(Holder& holder, F work) {
-  if constexpr (requires { holder.end_update(); }) holder.end_update();
+void read_state_as_it_is(Holder& holder, F work) {
   bool is_on_disk = holder.replicas().values_are_on_disk();
   if constexpr (requires { holder.state(); }) is_on_disk |= holder.state().store().tier() == Tier::disk;
   is_on_disk ? all_or_none(holder.world().host(), work) : work();
+}
+
+/// The same of state and values that have all updates.
+template <class Holder, class F>
+void read_state(Holder& holder, F work) {
+  if constexpr (requires { holder.end_update(); }) holder.end_update();
+  read_state_as_it_is(holder, work);
 }
 
 /// Writes what fill_parameters() changed, where values or state are on a disk.

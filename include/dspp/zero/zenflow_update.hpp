@@ -42,32 +42,34 @@ class ZenFlowUpdate {
   ///
   /// Memory   per owned element: a sum of gradients, and to overlap another, and the value where it is its own master
   constexpr void add(BucketType& b, Memory<D>& memory) {
-    parts_.push_back({&b});
+    parts_.push_back({&b, {}, {}, {}});
     place(parts_.back(), memory);
     for (const ParameterBase<D>* p : b.parameters) {
       if (!p->is_matrix()) continue;
       while (matrix_of_.size() <= static_cast<std::size_t>(p->number)) matrix_of_.push_back(0);
       matrix_of_[static_cast<std::size_t>(p->number)] = matrices_.size();
-      matrices_.push_back({p, rows_});
-      rows_ += p->count() / p->row;
-      const int slices = replicas_->shards().size();
-      for (int r = 0; r < slices; ++r) {
-        const Range own = common(b.slice(r, slices), {p->offset, p->offset + p->count()});
-        if (own.count() <= 0) continue;
-        pieces_.push_back({p, &b, r, own.begin - p->offset, own.end - p->offset, sums_});
+      const std::size_t first_piece = pieces_.size();
+      const Size slice = b.count / replicas_->shards().size(), end = p->offset + p->count();
+      for (Size r = p->offset / slice; r * slice < end; ++r) {
+        const Size from = std::max(r * slice, p->offset), to = std::min((r + 1) * slice, end);
+        pieces_.push_back({p, &b, static_cast<int>(r), from - p->offset, to - p->offset, sums_});
         sums_ += pieces_.back().rows();
       }
+      matrices_.push_back({p, rows_, first_piece, pieces_.size()});
+      rows_ += p->count() / p->row;
     }
   }
   /// After the last one, in a world of `tp` ranks along Tp.
   ///
-  /// Memory   a byte a row of this rank's matrices, and 8 bytes for each and each of the ranks along Tp
+  /// Memory   of the device: a byte a row of this rank's matrices, and 8 bytes for each rank along Tp and each part of a
+  ///          row that a slice has
   constexpr void finish_adding(int tp) {
     Memory<D>& memory = replicas_->memory();
+    steps_ = Tensor<double, 2, D>::zeros(shape(2, StepScalars::count), memory, Category::optimizer, "a round's steps");
+    if (matrices_.empty()) return;
     marks_ = Tensor<std::uint8_t, 1, D>::zeros(shape(rows_), memory, Category::optimizer, "important rows");
     importances_ =
         Tensor<double, 2, D>::zeros(shape(tp, sums_), memory, Category::optimizer, "squares of rows' gradients");
-    steps_ = Tensor<double, 2, D>::zeros(shape(2, StepScalars::count), memory, Category::optimizer, "a round's steps");
   }
   /// Whether values or state may lack gradients of steps so far.
   constexpr bool waits() const { return first_ != 0; }
@@ -91,6 +93,8 @@ class ZenFlowUpdate {
       return;
     }
     const Size place = (since - 1) % config.update_interval;
+    const bool ends = place + 1 == config.update_interval;
+    if (ends) wait();  // first: what the lane threw leaves this step undone, and row(mean) is the lane's until then
     round_ = (since - 1) / config.update_interval, done_ = place;
     update(Rows::important, optimizer, shard, scalars, step);
     sum_up(place == 0 ? GradientSum::How::begin : GradientSum::How::add, shard, step);
@@ -104,7 +108,7 @@ class ZenFlowUpdate {
         set_scalar(mean, StepScalars::verdict, static_cast<double>(StepVerdict::update));
         update_others(optimizer, shard, of_last);
       };
-    if (place + 1 < config.update_interval) return;
+    if (!ends) return;
     keep_scalars(mean, step);
     set_scalar(mean, StepScalars::gradient_scale, 1);
     finish(shard, row(mean));
@@ -152,6 +156,7 @@ class ZenFlowUpdate {
   struct Matrix {
     const ParameterBase<D>* parameter;
     Size first_row;  ///< among those of all matrices
+    std::size_t first_piece, end_piece;
   };
   /// Elements [begin, end) of a matrix, which a slice has of it.
   struct Piece {
@@ -168,13 +173,14 @@ class ZenFlowUpdate {
 
   constexpr void place(Part& part, Memory<D>& memory) const {
     const Shape<1> owned{{replicas_->owned(*part.bucket).count()}};
-    const auto make = [&](const char* label) {
+    const bool overlaps = replicas_->config().zenflow.overlap_step;
+    const auto make = [&](bool is_kept, const char* label) {
+      if (!is_kept) return Tensor<State, 1, D>();
       return Tensor<State, 1, D>::uninitialized(owned, memory, Category::gradients, label);
     };
-    part.even = make("sums of gradients");
-    if (!replicas_->config().zenflow.overlap_step) return;
-    part.odd = make("sums of gradients");
-    if (is_own_master) part.ahead = make("values of an update");
+    auto even = make(true, "sums of gradients"), odd = make(overlaps, "sums of gradients"),
+         ahead = make(overlaps && is_own_master, "values of an update");
+    part.even = std::move(even), part.odd = std::move(odd), part.ahead = std::move(ahead);
   }
   constexpr double* row(Size of) const { return steps_.data_from(of * StepScalars::count); }
   constexpr void set_scalar(Size of, Size scalar, double value) const {
@@ -281,7 +287,7 @@ class ZenFlowUpdate {
   template <class ShardOf>
   constexpr void finish(ShardOf& shard, const double* step) {
     if (!is_under_way_) return;
-    lane_.wait();
+    wait();
     const auto ranges = [&](auto f) {
       for (Part& part : parts_)
         for_each_range<State>(shard(*part.bucket), Rows::others, 0, (is_own_master ? part.ahead : part.even).data(),
@@ -294,6 +300,7 @@ class ZenFlowUpdate {
   /// From the gradients of this step, unless it is skipped.
   template <class ShardOf>
   constexpr void select(ShardOf& shard, CommunicatorOf<D>& tp) {
+    if (matrices_.empty()) return;
     const bool split = replicas_->rule().optimizer_is_split() && replicas_->shards().size() > 1;
     double* const own_sums = importances_.data_from(tp.rank() * sums_);
     importances_.fill(0);
@@ -332,12 +339,13 @@ class ZenFlowUpdate {
                                 [&](Size, Size global, Size) { f(i, static_cast<std::size_t>(global / columns)); });
     };
     for (int rank = 0; rank < (p.geometry.parts > 1 ? tp.size() : 1); ++rank)
-      for (const Piece& piece : pieces_)
-        if (piece.parameter == &p)
-          for_each_row(rank, piece.first_row(), piece.rows(), [&](Size local, std::size_t global) {
-            importance[global] =
-                std::max(importance[global], 0.0) + sums[rank * sums_ + piece.first_sum + local - piece.first_row()];
-          });
+      for (std::size_t k = matrix.first_piece; k < matrix.end_piece; ++k) {
+        const Piece& piece = pieces_[k];
+        for_each_row(rank, piece.first_row(), piece.rows(), [&](Size local, std::size_t global) {
+          const double squares = sums[rank * sums_ + piece.first_sum + local - piece.first_row()];
+          importance[global] = std::max(importance[global], 0.0) + squares;
+        });
+      }
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < importance.size(); ++i)
       if (importance[i] != absent) order.push_back(i);
