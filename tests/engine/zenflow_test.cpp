@@ -109,6 +109,16 @@ TEST_CASE("stages share their bits, and bytes and traffic are the plan's") {
   }
 }
 
+TEST_CASE("without a matrix that is trained, the bits are those without") {
+  Cell cell{.ranks = 2, .steps = 6, .clip_norm = 1e-4};
+  const auto is_matrix = [](std::string_view name) {
+    return name.ends_with("weight") && name.find("norm") == std::string_view::npos;
+  };
+  cell.groups = {{.name = "matrices", .contains = is_matrix, .frozen = true}};
+  check_same_bits(train_as_values<AdamW, Policy<F64, Zero<2>, ZenFlow>, F64>(cell),
+                  train_as_values<AdamW, Policy<F64, Zero<2>>, F64>(cell));
+}
+
 TEST_CASE("beside what travels by node and quantized, stages share their bits") {
   Cell cell{.ranks = 4, .steps = 7, .ranks_per_node = 2};
   cell.zenflow = {.topk_ratio = 0.2, .update_interval = 2, .select_interval = 4};
