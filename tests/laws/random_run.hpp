@@ -360,9 +360,8 @@ class Trainee {
   BatchSizes sizes() const { return {.accumulate = split_.accumulate}; }
   ReplicaConfig replicas() const {
     auto replicas = at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); });
-    replicas.traffic = split_.traffic, replicas.delay_after = task_.delay_after;
+    replicas.traffic = split_.traffic, replicas.delay_after = task_.delay_after, replicas.zenflow = split_.zenflow;
     replicas.speculates = split_.speculates, replicas.selects_rows = split_.selects_rows;
-    replicas.zenflow = {.topk_ratio = 0.3, .update_interval = 1, .select_interval = 2, .overlap_step = false};
     replicas.partitions_activations = split_.partitions_activations && P::tp > 1 && !P::sequence_parallel;
     if (has_host_memory<DeviceOf<P>>) {
       replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";

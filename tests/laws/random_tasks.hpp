@@ -187,7 +187,8 @@ struct DrawnSplit {
   bool partitions_activations = false;              ///< the same, over Tp without sequences
   Size prefetch_bytes = next_unit, live_bytes = 0;  ///< under stage 3
   bool speculates = false;                          ///< updates begin in backward
-  bool selects_rows = false;                        ///< updates wait for none, whichever rows are important
+  bool selects_rows = false;                        ///< no update waits, whichever rows are important
+  ZenFlowConfig zenflow{.topk_ratio = 0.3, .update_interval = 1, .select_interval = 2, .overlap_step = false};
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }

@@ -61,8 +61,8 @@ class ZenFlowUpdate {
   }
   /// After the last one, in a world of `tp` ranks along Tp.
   ///
-  /// Memory   of the device: a byte a row of this rank's matrices, and 8 bytes for each rank along Tp and each part of a
-  ///          row that a slice has
+  /// Memory   of the device: a byte a row of this rank's matrices, and 8 bytes for each rank along Tp and each part of
+  ///          a row that a slice has
   constexpr void finish_adding(int tp) {
     Memory<D>& memory = replicas_->memory();
     steps_ = Tensor<double, 2, D>::zeros(shape(2, StepScalars::count), memory, Category::optimizer, "a round's steps");
