@@ -3,7 +3,9 @@
 // labels: engine thread
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/engine/offload_states.hpp>
@@ -57,6 +59,34 @@ TEST_CASE("with masters, and loss scales that overflow, the course is that of on
   const Course by_hand = zenflow_by_hand<H, H>(cell);
   check_close_courses(zenflow_course<H, Policy<F16, Zero<3>, ZenFlow>>(cell), by_hand, 1e-3, 3e-4);
   CHECK(std::count(by_hand.skipped.begin() + 2, by_hand.skipped.end(), 1) > 0);
+}
+
+namespace {
+thread_local bool is_lane = true;
+
+/// AdamW, but in a lane each range waits first.
+struct SlowInLanes {
+  static constexpr int moment_count = 2;
+  double lr = 1e-3;
+  template <class S>
+  AdamW::Rule<S> rule(const UpdateScalars& scalars) const {
+    if (is_lane) std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    return AdamW{.lr = lr}.rule<S>(scalars);
+  }
+};
+}  // namespace
+
+TEST_CASE("an update that takes longer than a round has the bits of one that does not") {
+  Cell cell{.ranks = 2, .steps = 7, .check_ranks = 0};
+  cell.zenflow = {.topk_ratio = 0.1, .update_interval = 2, .select_interval = 12};
+  using P = Policy<F64>;
+  const auto course = [&]<class O>(O) {
+    return course_of<P, Policy<F64, Zero<1>, ZenFlow>, O>(cell, [&](auto& world, auto& engine, Course& course) {
+      is_lane = false;
+      for (int step = 0; step < cell.steps; ++step) take_step(world, engine, cell, step, course, [] {});
+    });
+  };
+  check_same_course(course(SlowInLanes()), course(AdamW()));
 }
 
 TEST_CASE("rows that Tp cuts are those of the whole matrix") {

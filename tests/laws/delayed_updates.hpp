@@ -58,7 +58,7 @@ Course course_of(const Cell& cell, Train train) {
                         .loss_scale = cell.loss_scale,
                         .skip_nonfinite = cell.largest_norm > 0 ? 100 : 0,
                         .largest_norm = cell.largest_norm,
-                        .check_ranks = 2,
+                        .check_ranks = cell.check_ranks,
                         .offload = cell.offload,
                         .delay_after = cell.delay_after,
                         .zenflow = cell.zenflow,

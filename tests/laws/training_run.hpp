@@ -77,6 +77,7 @@ struct Cell {
   ErrorFeedback error_feedback{};
   ZenFlowConfig zenflow{};
   double largest_norm = 0;  ///< a step of a larger one is skipped
+  Size check_ranks = 2;     ///< of course_of
 };
 
 /// The small configuration of a model with the cell's settings.
