@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <dspp/optim.hpp>
+#include <laws/delayed_updates.hpp>
 #include <laws/strategy.hpp>
 
 using namespace dspp;
@@ -92,6 +93,45 @@ TEST_CASE("Overlap<Off> has the bits, the traffic and no more memory, in every s
         train_as_values<AdamW, Policy<Zero<3>, F64>, F64>(cell));
 }
 
+TEST_CASE("of quantized reductions in two hops, Overlap<Off> has the bits and the traffic, and no more memory") {
+  const Cell cell{.ranks = 4, .accumulate = 2, .steps = 3, .layers = 3, .ranks_per_node = 2};
+  const auto check = [&]<class... P>(P...) {
+    const Trained on = train_as_values<AdamW, Policy<P..., F64>, F64>(cell);
+    const Trained off = train_as_values<AdamW, Policy<P..., Overlap<Off>, F64>, F64>(cell);
+    check_same_bits(off, on);
+    for (std::size_t r = 0; r < on.ranks.size(); ++r) {
+      CHECK(off.ranks[r].node == on.ranks[r].node);
+      CHECK(off.ranks[r].across == on.ranks[r].across);
+      CHECK(off.ranks[r].peak <= on.ranks[r].peak);
+    }
+  };
+  check(Zero<1>(), ReduceAs<Int8>());
+  check(Zero<2>(), ReduceAs<Int4, LoCo>());
+  check(Zero<3>(), SecondaryShards<Node>(), ReduceAs<Int4>());
+}
+
+TEST_CASE("a step that is given up with reductions in flight, in two hops too, leaves nothing of itself") {
+  Cell cell{.ranks = 4, .steps = 3, .ranks_per_node = 2};
+  using P = Policy<F64>;
+  const auto check = [&]<class Q>(Q) {
+    const auto course = [&](bool gives_up) {
+      return course_of<P, Q, AdamW>(cell, [&](auto& world, auto& engine, Course& course) {
+        for (int step = 0; step < cell.steps; ++step) {
+          take_step(world, engine, cell, step, course, [] {});
+          if (step > 0) continue;
+          auto batch = batch_of(world.memory(), 0, 0, 2, cell.sequence, small_gpt().vocabulary);
+          if (gives_up) engine.backward(engine.forward(batch));
+          engine.restart(1);
+        }
+      });
+    };
+    check_same_course(course(true), course(false));
+  };
+  check(Policy<F64, Zero<2>>());
+  check(Policy<F64, Zero<2>, ReduceAs<Int4>>());
+  check(Policy<F64, Zero<3>, SecondaryShards<Node>, GatherAs<Int8>, ReduceAs<Int8>>());
+}
+
 TEST_CASE(
     "progress threads leave bits, traffic and memory as they are, in every stage and by node, ranks x2 the cores") {
   const auto check = [&]<class P>(P, int ranks, int ranks_per_node = 0) {
@@ -111,6 +151,7 @@ TEST_CASE(
   check(Policy<Zero<2>, F64>(), 3);
   check(Policy<Zero<3>, F64>(), 4);
   check(Policy<Zero<3>, SecondaryShards<Node>, F64>(), 4, 2);
+  check(Policy<Zero<2>, ReduceAs<Int8>, F64>(), 4, 2);
 }
 
 TEST_CASE("by node: the same windows over secondary shards, shards within nodes and quantized traffic") {
@@ -190,6 +231,21 @@ TEST_CASE("a plan at given rates says how much of the traffic computation hides"
   const StepSeconds off = seconds(Policy<Zero<3>, Overlap<Off>>(), 1e12);
   CHECK(off.moving == fast.moving);
   CHECK(relative_gap({off.waiting}, {off.moving}) < 1e-12);
+  // Of quantized reductions in two hops both run beside backward; what gathers updated values does not.
+  constexpr double bytes_per_second = 1e11;
+  const auto by_node = [&]<class P>(P) {
+    const PlanOptions options{.data = 8,
+                              .ranks_per_node = 4,
+                              .bucket_bytes = 64_KiB,
+                              .rates = {.flops_per_second = 1e12, .bytes_per_second = bytes_per_second}};
+    return plan<Gpt<P>>(config, sizes, options);
+  };
+  const Plan hops = by_node(Policy<Zero<2>, ReduceAs<Int4>>());
+  const double gathers = static_cast<double>(hops.replica_traffic.bytes(Purpose::parameter)) / bytes_per_second;
+  const double reductions = hops.seconds.moving - gathers, waiting = hops.seconds.waiting - gathers;
+  CHECK(waiting < 0.1 * reductions);
+  const StepSeconds hops_off = by_node(Policy<Zero<2>, ReduceAs<Int4>, Overlap<Off>>()).seconds;
+  CHECK(relative_gap({hops_off.waiting}, {hops.seconds.moving}) < 1e-12);
   const StepSeconds none = plan<Gpt<Three>>(config, sizes, {.data = 8}).seconds;
   CHECK(none.step() == 0);
   CHECK_THROWS_WITH_AS(plan<Gpt<Three>>(config, sizes, {.data = 8, .rates = {.bytes_per_second = 1}}),

@@ -10,12 +10,13 @@ namespace dspp {
 template <class T, Device D>
 constexpr void Replicas<T, D>::complete_oldest() {
   Operation o = in_flight_.take_front();
-  gathers_ahead_ -= o.is_ahead;
+  gathers_ahead_ -= o.is_ahead, second_hops_ -= o.is_second;
   o.pending.wait();
   o.gathering.wait();
   if (is_timed_) clock_.wait(flops_done(), o.arrives);
   BucketType& b = *o.bucket;
   if (o.has_hop) {
+    if (o.scatters && reduces_twice() && !o.is_second) return start_second_hop(o, hops_.take_front());
     const bool done = complete_hop(o, hops_.take_front());
     if (is_timed_ && counted_ < bytes_moved()) clock_.wait(flops_done(), time_of_new_bytes());
     if (done) return;

@@ -90,25 +90,38 @@ constexpr void Replicas<T, D>::start_quantized_reduce(BucketType& b, PurposeAt p
   if (is_timed_) time_newest();
 }
 
-/// `sum`: this rank's slice of what was received; if that is the sum of a node, quantized and sent once more.
+/// The sum of a node, quantized, is sent across nodes, beside what comes until it is the oldest operation.
 template <class T, Device D>
-constexpr void Replicas<T, D>::sum_received(const Operation& o, Hop& hop, const StorageType& sum) {
+constexpr void Replicas<T, D>::start_second_hop(Operation& o, Hop hop) {
   using S = Compute<T>;
   const QuantizedParts& parts = hop.parts;
-  Size senders = group().size();
-  if (reduces_twice()) {
-    senders = nodes();
-    const Size bytes = parts.bytes() * senders;
+  const Size senders = nodes(), bytes = parts.bytes() * senders;
+  const auto take = [&] { return StorageType(*memory_, bytes, Category::communication, "quantized gradients"); };
+  hop.sent.release();
+  {
     auto of_node = Tensor<S, 1, D>::uninitialized(Shape<1>{{parts.count * senders}}, *memory_, Category::communication,
                                                   "gradients of the node");
     ops::sum_quantized<S, D>(*memory_, parts, group().size() / senders, senders, hop.received.data(), of_node.data());
+    hop.received.release(), hop.sent = take();
     ops::quantize<S, D>(*memory_, parts, 1, senders, of_node.data(), hop.sent.data(),
                         errors_of<S>(*o.bucket, &Errors::of_node), config_.error_feedback.decay);
-    all_to_all(*groups_.across_nodes, byte_range(hop.sent, 0, bytes), byte_range(hop.received, 0, bytes),
-               PurposeAt(Purpose::gradient).of(subject(*o.bucket)));
   }
+  hop.received = take();
+  o.pending = groups_.across_nodes->start_all_to_all(byte_range(hop.sent, 0, bytes), byte_range(hop.received, 0, bytes),
+                                                     PartCounts{}, PurposeAt(Purpose::gradient).of(subject(*o.bucket)));
+  o.is_second = true, ++second_hops_;
+  hops_.push_back(std::move(hop));
+  in_flight_.push_back(std::move(o));
+  if (is_timed_) time_newest();
+}
+
+/// To this rank's slice of a sum.
+template <class T, Device D>
+constexpr void Replicas<T, D>::sum_received(const Operation& o, const Hop& hop) {
+  const StorageType& sum = o.summand ? o.summand : o.bucket->reduced;
   with_gradient_type([&]<class G>(G) {
-    ops::sum_quantized<G, D>(*memory_, parts, senders, 1, hop.received.data(), sum.template element<G>(0));
+    ops::sum_quantized<G, D>(*memory_, hop.parts, o.is_second ? nodes() : group().size(), 1, hop.received.data(),
+                             sum.template element<G>(0));
   });
 }
 
@@ -118,7 +131,7 @@ constexpr bool Replicas<T, D>::complete_hop(Operation& o, Hop hop) {
   BucketType& b = *o.bucket;
   if (hop.received) {
     if (o.scatters) {
-      sum_received(o, hop, o.summand ? o.summand : b.reduced);
+      sum_received(o, hop);
     } else {
       const StorageType& values = hop.secondary ? hop.secondary : o.kept;
       ops::sum_quantized<T, D>(*memory_, hop.parts, 1, hop.secondary ? nodes() : shards().size(), hop.received.data(),

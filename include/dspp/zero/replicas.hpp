@@ -136,8 +136,10 @@ class Replicas {
   constexpr bool checks_reductions() const { return check_ != ReductionCheck::none; }
   constexpr ReductionPrints<D>& prints() { return prints_; }
 
-  /// True if another operation may start now, besides gathers ahead within prefetch_bytes.
-  constexpr bool has_room() const { return static_cast<int>(in_flight_.size()) - gathers_ahead_ < limit; }
+  /// True if another operation may start now, besides gathers ahead within prefetch_bytes and second hops.
+  constexpr bool has_room() const {
+    return static_cast<int>(in_flight_.size()) - gathers_ahead_ - second_hops_ < limit;
+  }
   constexpr void make_room() {
     while (!has_room()) complete_oldest();
   }
@@ -149,7 +151,9 @@ class Replicas {
   constexpr StepSeconds seconds() const { return clock_.seconds(flops_done()); }
 
   /// True if a bucket of the next unit may be gathered now.
-  constexpr bool may_gather_next_unit() const { return static_cast<int>(in_flight_.size()) < most_of_next_unit_; }
+  constexpr bool may_gather_next_unit() const {
+    return static_cast<int>(in_flight_.size()) - second_hops_ < most_of_next_unit_;
+  }
   /// True if so many bytes may be gathered now, whatever unit they are of.
   constexpr bool may_gather_ahead(Size bytes) const {
     return config_.traffic.overlaps && ahead_bytes_ + bytes <= config_.prefetch_bytes &&
@@ -160,8 +164,9 @@ class Replicas {
   [[gnu::noinline]] constexpr void complete_all() {
     while (!in_flight_.empty()) complete_oldest();
   }
-  [[gnu::noinline]] constexpr void complete(const BucketType& bucket) {
-    while (involves(bucket)) complete_oldest();
+  /// `second_hops`: also those of its reductions, which no gather of its values needs.
+  [[gnu::noinline]] constexpr void complete(const BucketType& bucket, bool second_hops = true) {
+    while (involves(bucket, second_hops)) complete_oldest();
   }
   /// Completes operations in flight, the oldest first, and discards their results and errors. Safe during stack
   /// unwinding: every rank issues the same operations. If all ranks threw the same error, training can continue.
@@ -176,7 +181,7 @@ class Replicas {
       }
     }
     hops_.free();
-    gathers_ahead_ = 0;
+    gathers_ahead_ = second_hops_ = 0;
   }
   /// After a step, whose gradients are gone; `how`: as in check_reductions; `forgets_errors`: of quantization.
   constexpr void end_step(ReductionCheck how, bool forgets_errors) {
@@ -199,9 +204,9 @@ class Replicas {
   }
   /// They are 0 again, from the next micro-step on.
   constexpr void forget_errors() { errors_are_old_ = true; }
-  constexpr bool involves(const BucketType& bucket) const {
+  constexpr bool involves(const BucketType& bucket, bool second_hops = true) const {
     for (const Operation& o : in_flight_)
-      if (o.bucket == &bucket) return true;
+      if (o.bucket == &bucket && (second_hops || !o.is_second)) return true;
     return false;
   }
 
@@ -241,9 +246,10 @@ class Replicas {
     Pending<> pending{};    ///< declared after the storage: destroyed, and so completed, before it
     double arrives = 0;     ///< by the clock
     bool scatters = false;
-    bool has_hop = false;   ///< the first of `hops_`, when this is the first in flight
-    bool is_ahead = false;  ///< a gather that takes no room of others
-    Pending<> gathering{};  ///< the second of an all-reduce in two operations, completed after `pending`
+    bool has_hop = false;    ///< the first of `hops_`, when this is the first in flight
+    bool is_ahead = false;   ///< a gather that takes no room of others
+    bool is_second = false;  ///< hop of a reduction; takes none, either
+    Pending<> gathering{};   ///< the second of an all-reduce in two operations, completed after `pending`
   };
   /// What quantization lost of a bucket's gradient: of the rank's own, and of its node's slices.
   struct Errors {
@@ -302,7 +308,8 @@ class Replicas {
   constexpr const StorageType& slice_for_sum(BucketType& b, StorageType& summand);
   constexpr void start_all_reduce(BucketType& b);
   constexpr void start_quantized_reduce(BucketType& b, PurposeAt purpose);
-  constexpr void sum_received(const Operation& o, Hop& hop, const StorageType& sum);
+  constexpr void start_second_hop(Operation& o, Hop hop);
+  constexpr void sum_received(const Operation& o, const Hop& hop);
   constexpr void start_gather_in_hops(BucketType& b, const StorageType& whole);
   constexpr Pending<> gather_quantized(CommunicatorOf<D>& over, const Tensor<T, 1, D>& values, Hop& hop,
                                        PurposeAt purpose);
@@ -329,7 +336,7 @@ class Replicas {
   ReductionCheck check_ = ReductionCheck::none;
   ReductionPrints<D> prints_;
   int most_of_next_unit_ = config_.traffic.overlaps ? limit : 0;
-  int buckets_ = 0, gathers_ahead_ = 0;
+  int buckets_ = 0, gathers_ahead_ = 0, second_hops_ = 0;
   Size ahead_bytes_ = 0;  ///< of values gathered and not used
   bool gathers_in_hops_ = keeps_secondary_shards() || config_.traffic.gather_bits > 0 || values_are_on_disk();
   bool is_timed_ = false;

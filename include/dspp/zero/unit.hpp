@@ -261,7 +261,7 @@ constexpr void Unit<T, D>::gather() {
   if (!values_are_split_) return;
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
-  for (BucketType& b : buckets_) replicas_->complete(b);
+  for (BucketType& b : buckets_) replicas_->complete(b, false);
   if (ahead_bytes_ > 0) replicas_->use_ahead(ahead_bytes_);
 }
 
