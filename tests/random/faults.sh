@@ -33,7 +33,7 @@ F64 | ops/cpu/counted_targets.hpp | const double share = counted / (nominal / st
 F64 | ops/cpu/counted_targets.hpp | static_cast<double>(micro_steps) * cpu::nominal_count(replicas, sums) / counted : 1; | 1 + 0 * static_cast<double>(micro_steps) : 1;
 F64 | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_
 F64 | zero/replica_completion.hpp | : o.summand ? add_summand(o) : void(); | : void();
-F64 | zero/unit.hpp | for (BucketType& b : buckets_) replicas_->complete(b); | 
+F64 | zero/unit.hpp | for (BucketType& b : buckets_) replicas_->complete(b, false); | 
 F64 | zero/unit.hpp | zero_until(p->has_unreduced_gradient() ? p->offset : p->offset + p->count()); | zero_until(p->offset);
 F64, Tp<2> | engine/weights.hpp | {&world.replicas(), &world.node_replicas(), | {&world.tp(), &world.node_replicas(),
 F64, Tp<2> | ops/cpu/gradient_norm.hpp | double square = squares[1]; | double square = squares[1] * ranks;
