@@ -166,6 +166,10 @@ static int start(int argc, char** argv, const Launch& launch) {
   if (job.help) return launch.is_first() ? output_status("train_gpt") : 0;
   if (job.ranks == 0) job.ranks = default_ranks<D>(TrainPolicy::cp * TrainPolicy::tp);
   check_extents<TrainPolicy>(job);
+  require(
+      TrainPolicy::selects_rows || job.zenflow == ZenFlowConfig{},
+      "dspp: --topk-ratio, --update-interval and --select-interval need a policy with ZenFlow, but this one has none. "
+      "Add it by --policy, or leave them out.");
   check_paths(job);
   check_save(job);
   if (!job.resume.empty()) job.split = split_of_resumed(job.resume);

@@ -163,7 +163,6 @@ class ShardedState {
     zenflow_.step(
         optimizer, [this](Bucket<T, D>& b) { return shard(b); }, scalars, step, tp);
   }
-  constexpr const ZenFlowUpdate<T, D>& zenflow() const { return zenflow_; }
   /// The updates that begin in backward.
   constexpr SpeculativeUpdate<T, D>& speculative() { return speculative_; }
   /// From now on, until the step, updates may begin as gradients are complete: see SpeculativeUpdate.

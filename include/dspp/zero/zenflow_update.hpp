@@ -141,8 +141,6 @@ class ZenFlowUpdate {
     for (Part& part : parts_)
       if (part.bucket == &b && &part.even.memory() != &memory) place(part, memory);
   }
-  /// 1 for each important row of this rank's matrices, in order of buckets and parameters; meant for tests.
-  constexpr const Tensor<std::uint8_t, 1, D>& marks() const { return marks_; }
 
  private:
   enum class Rows : std::uint8_t { others, important, all };
@@ -374,15 +372,15 @@ class ZenFlowUpdate {
   List<Matrix> matrices_;
   List<std::size_t> matrix_of_;  ///< place among these, by the number of a parameter
   List<Piece> pieces_;
-  Size rows_ = 0, sums_ = 0;          ///< of all matrices, and of their pieces
-  Tensor<std::uint8_t, 1, D> marks_;  ///< of each row of this rank's matrices
-  Tensor<double, 2, D> importances_;  ///< of the ranks of Tp
-  Tensor<double, 2, D> steps_;        ///< StepScalars: of the last step; of the last round
-  Size first_ = 0;                    ///< number of the step that selected first; 0: none since end()
-  Size round_ = 0, done_ = 0;         ///< of the last step: its round, and how many of it were before
-  bool is_under_way_ = false;         ///< start() was called since end()
-  AtRunTime<std::function<void(Size)>> flush_;
-  Lane<D> lane_;  ///< last: its work uses the others
+  Size rows_ = 0, sums_ = 0;                    ///< of all matrices, and of their pieces
+  Tensor<std::uint8_t, 1, D> marks_;            ///< of each row of this rank's matrices
+  Tensor<double, 2, D> importances_;            ///< of the ranks of Tp
+  Tensor<double, 2, D> steps_;                  ///< StepScalars: of the last step; of the last round
+  Size first_ = 0;                              ///< number of the step that selected first; 0: none since end()
+  Size round_ = 0, done_ = 0;                   ///< of the last step: its round, and how many of it were before
+  bool is_under_way_ = false;                   ///< start() was called since end()
+  AtRunTime<std::function<void(bool)>> flush_;  ///< end() of the last step, by whether it was done
+  Lane<D> lane_;                                ///< last: its work uses the others
 };
 
 }  // namespace dspp
