@@ -102,6 +102,7 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--live-bytes -1", "--live-bytes needs a number of bytes of at least 0, but got '-1'."},
       {"--prefetch-bytes some", "--prefetch-bytes needs a number of bytes"},
       {"--pool-limit 1KiB", "--pool-limit needs at least the "},
+      {"--topk-ratio 0.2", "--select-interval need a policy with ZenFlow, but this one has none."},
       {"--device cuda", "--device needs to be what this train_gpt was built for, cpu, but got 'cuda'"},
       {"--load weights", "weights/model.safetensors"},
       {"--layers 1024 --width 16384 --heads 1", "of memory"},
