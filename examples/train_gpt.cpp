@@ -121,10 +121,12 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
     pace.end_step(done.loss, done.skipped, world.host());
     if (report) report->step(pace, done, engine.learning_rate(), tokens_per_step);
     if (job.save_every == 0 || pace.step() % job.save_every != 0 || pace.over()) continue;
+    engine.replicas().complete_all();
     const Traffic without = world.traffic();
     save_now();
     of_saving = of_saving + (world.traffic() - without);
   }
+  engine.replicas().complete_all();  // what the last step gathers counts, too
   const Size steps = pace.step() - start.taken;
   Outcome outcome{.train_seconds = pace.seconds(),
                   .before = start.taken,

@@ -165,6 +165,7 @@ struct Run {
       if (look && a + 1 == task.accumulate) look_at_gradients(engine);
       report = engine.step();
     }
+    if (step == 0) engine.replicas().complete_all();
     if (step == 0) check_plan(world.replicas().traffic(), world.cp().traffic(), world.tp().traffic());
     if (own.counted > 0) own.mean /= own.counted;
     seen.losses.push_back(engine.all_reduce_mean(own));

@@ -83,6 +83,7 @@ std::pair<Size, bool> bytes_of_step(World<P>& world, Engine<TinyModel<P>, AdamW>
   };
   const Size before = sent();
   const bool skipped = one_step(world, engine, 1)->skipped;
+  engine.replicas().complete_all();
   return {sent() - before, skipped};
 }
 

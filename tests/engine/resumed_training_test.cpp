@@ -191,6 +191,7 @@ TEST_CASE("a training on documents has the peak and the traffic of its plan, and
     {
       const auto data = batches(world, source, sizes, {.steps = 2});
       engine.train_batch(data.step(0)).get();
+      engine.replicas().complete_all();
       CHECK((world.traffic() - before).without(Purpose::check).total() == paper.traffic().total());
       engine.train_batch(data.step(1)).get();
     }

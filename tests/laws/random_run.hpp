@@ -288,11 +288,11 @@ class Trainee {
   }
   /// After the first step of a world without other trainees.
   void compare_with_plan() {
-    if (split_.even()) {
-      const Size peak = world_.memory().peak();
-      fault_ += detail::compare_with_plan<P, O, Model>(world_, task_, split_, replicas(), peak,
-                                                       engine_.replicas().host_bytes(), engine_.state().disk_bytes());
-    }
+    engine_.replicas().complete_all();
+    if (!split_.even()) return;
+    const Size peak = world_.memory().peak();
+    fault_ += detail::compare_with_plan<P, O, Model>(world_, task_, split_, replicas(), peak,
+                                                     engine_.replicas().host_bytes(), engine_.state().disk_bytes());
   }
   /// The loss of the step's samples: in the micro-batches of training, or, in every second step, one batch a rank, of
   /// equal shares of all.

@@ -336,6 +336,9 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
       average.update();
       record.losses.push_back(sum);
       record.norms.push_back(report.gradient_norm);
+      // With progress threads what a step gathers goes on beside the next, and is counted when it is waited for.
+      const bool is_counted = cell.async_progress != AsyncProgress::on || step == 0;
+      if (is_counted) engine.replicas().complete_all();
       const auto now = traffic_now();
       if (step == 0) {
         record.peak = pool.peak();
@@ -348,7 +351,7 @@ void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankR
       }
       const std::array first{record.replicas, record.node, record.across, record.cp, record.tp, record.world};
       for (std::size_t i = 0; i < now.size(); ++i)
-        record.same_traffic = record.same_traffic && now[i] - before[i] == first[i];
+        record.same_traffic = record.same_traffic && (!is_counted || now[i] - before[i] == first[i]);
       before = now;
     }
     record.later_peak = pool.peak();

@@ -47,6 +47,7 @@ static void train(World<P>& world) {
     auto loss = engine.forward(batch);
     engine.backward(loss);
     const StepReport done = engine.step();
+    if (step == 0) engine.replicas().complete_all();
     if (step == 0) check_traffic(world, world.replicas().traffic().without(Purpose::check));
     if (world.is_first()) std::printf("loss %a norm %a\n", done.loss, done.gradient_norm);
   }

@@ -48,6 +48,8 @@ namespace dspp {
 ///   hang; afterwards every call on the group throws that first error.
 /// - Traffic: traffic() counts the bytes that this rank got from the others; complete once every operation is waited
 ///   for. With a progress thread what it returns stays as it was at the call, until the next.
+///
+/// It may have a member async_progress(): true if operations go on between issue and wait(), whatever this rank does.
 template <class C>
 concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,
                                 const PartCounts& parts, int root, Purpose purpose,
@@ -77,6 +79,15 @@ constexpr void barrier_at(C& c, CallSite site) {
     c.barrier(site);
   else
     c.barrier();
+}
+
+/// False of a communicator that does not say.
+template <Communicator C>
+constexpr bool has_async_progress([[maybe_unused]] const C& c) {
+  if constexpr (requires { c.async_progress(); })
+    return c.async_progress();
+  else
+    return false;
 }
 
 }  // namespace detail

@@ -32,6 +32,7 @@ class Posting {
   Pending<> start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose);
   void barrier(CallSite site = CallSite::here());
   const Traffic& traffic() const;
+  bool async_progress() const;
 
   /// A call whose data another transport moves: the ranks compare it, and wait for one another, as for one of the
   /// group's own. Of an all-to-all there is a pair for each rank. `peer` is that of a send or a receive, of which
@@ -171,6 +172,11 @@ void Posting<End>::barrier(CallSite site) {
 template <class End>
 const Traffic& Posting<End>::traffic() const {
   return end_->traffic();
+}
+
+template <class End>
+bool Posting<End>::async_progress() const {
+  return end_->async_progress();
 }
 
 template <class End>

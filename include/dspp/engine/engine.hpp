@@ -176,7 +176,7 @@ class Engine {
   constexpr void resume(const TrainingProgress& progress);
   /// Ends what is in flight, so that tensors may be replaced by others of their extents.
   constexpr void settle() { finish_step(), state_.end_update(), state_.settle(), graphs_.forget(); }
-  /// Ends the step in flight, and the updates that Delayed<1> or ZenFlow delay. Call it on every rank.
+  /// Ends the step in flight, delayed updates, and gathers of updated values, which traffic() then counts. On every rank.
   constexpr void end_update() { finish_step(), state_.end_update(micro_steps_ == 0 && !own_.waits_for_backward_); }
   /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }

@@ -96,12 +96,14 @@ class ParameterBase;
 /// Tape.
 template <Device D>
 struct ParameterStorage {
-  /// Storage of the gathered values of bucket b, empty while they are not gathered.
+  /// Storage of the gathered values of bucket b, empty while they are not gathered, or on their way.
   List<Storage<Memory<D>>> values;
   GradientLedger gradients;
   const CurrentMicroStep* micro_step = nullptr;
   /// Storage of the unreduced gradients of the parameter's bucket, allocated on first use.
   const Storage<Memory<D>>& (*gradient_storage)(ParameterStorage&, const ParameterBase<D>&) = nullptr;
+  /// Called where the values of the parameter's bucket are empty: waits for them if they are on their way.
+  void (*missing)(ParameterStorage&, const ParameterBase<D>&) = nullptr;
   /// Called when a parameter has received its last gradient of this backward.
   void (*finished)(ParameterStorage&, const ParameterBase<D>&) = nullptr;
   bool wide_gradients = false;   ///< gradients are f32 beside bf16 or f16 values
@@ -198,10 +200,11 @@ class Parameter : public ParameterBase<D> {
   constexpr const Shape<Rank>& shape() const { return local_; }
   constexpr const Shape<Rank>& global_shape() const { return global_; }
 
-  /// The values, valid while the unit has them gathered.
+  /// The values, valid while the unit has them gathered, or until the next step.
   constexpr Tensor<T, Rank, D> value() const {
     if (this->home == nullptr) detail::fail_unnamed(name());
     const Storage<Memory<D>>& gathered = this->home->values[static_cast<std::size_t>(this->bucket)];
+    if (!gathered) this->home->missing(*this->home, *this);
     if (!gathered) detail::fail_outside_unit(name());
     if (this->home->probe) this->home->probe->use(&this->named());
     this->tell_profiler();

@@ -258,7 +258,16 @@ constexpr NodePlace connect_nodes(const Mesh& mesh, int rank, const PlanOptions&
           nodes > 1 && ranks % size == 0 ? size : 0};
 }
 
-/// One step, from the construction of engine and average on: all but what the ledger sums up at the end.
+/// Of a step behind the first: what a step leaves in flight is waited for in the next.
+template <class Engine>
+constexpr StepSeconds seconds_on_paper(Engine& engine, const PlanOptions& options) {
+  const StepSeconds first = engine.replicas().seconds();
+  if (!engine.replicas().refreshes_beside()) return first;
+  take_step_on_paper(engine, options);
+  return engine.replicas().seconds() - first;
+}
+
+/// One step, from the construction of engine and average on.
 template <class Engine>
 constexpr void train_on_paper(Engine& engine, const PlanOptions& options, PaperRecording* recording, Plan& result) {
   auto& world = engine.world();
@@ -274,7 +283,8 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, PaperR
   } else {
     take_planned_step(engine, options, recording);
   }
-  if (options.rates.are_given()) result.seconds = engine.replicas().seconds();
+  result.peak = ledger.peak(), result.at_peak = ledger.at_peak(), result.by_category = ledger.peak_by_category();
+  result.forward_flops = ledger.flops_forward(), result.backward_flops = ledger.flops_backward();
   result.parameters = engine.parameter_count();
   result.facts.shards = engine.replicas().shards().size();
   for (const auto* unit : engine.units()) {
@@ -293,6 +303,7 @@ constexpr void train_on_paper(Engine& engine, const PlanOptions& options, PaperR
   result.world_traffic = world.all().traffic().without(Purpose::check);
   result.links = world.links();
   result.check_traffic = (world.traffic() - result.start_traffic).only(Purpose::check);
+  if (options.rates.are_given()) result.seconds = seconds_on_paper(engine, options);
 }
 }  // namespace detail
 
@@ -348,11 +359,6 @@ constexpr Plan detail::plan_with(const Config& config, const BatchSizes& sizes, 
       detail::train_on_paper(engine, options, recording, result);
     }
   }
-  result.peak = ledger.peak();
-  result.at_peak = ledger.at_peak();
-  result.by_category = ledger.peak_by_category();
-  result.forward_flops = ledger.flops_forward();
-  result.backward_flops = ledger.flops_backward();
   return result;
 }
 

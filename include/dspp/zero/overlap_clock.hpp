@@ -26,6 +26,9 @@ struct StepSeconds {
   constexpr double hidden() const { return moving > 0 ? 1 - waiting / moving : 1; }
   /// The largest share that a schedule could hide: as much as there is computation.
   constexpr double hideable() const { return moving > computing ? computing / moving : 1; }
+  friend constexpr StepSeconds operator-(const StepSeconds& a, const StepSeconds& b) {
+    return {a.computing - b.computing, a.moving - b.moving, a.waiting - b.waiting};
+  }
 };
 
 /// A link on which one operation follows another, beside a rank that counts operations.

@@ -80,6 +80,7 @@ class Replicas {
   /// The values that this rank holds of a bucket, to read. On a disk they are in memory while the tensor lives, and may
   /// be changed after change_values(b), until those of another bucket are asked for.
   constexpr Tensor<T, 1, D> held_values(const BucketType& b) {
+    complete_refresh(b);
     if (!values_are_on_disk()) return b.values;  // g++ 12 miscounts the handles of a conditional expression
     return values_.template fetch<T>(block_of(b), 0, held(b).count());
   }
@@ -92,6 +93,7 @@ class Replicas {
   /// Of them, those of the owned range.
   constexpr Tensor<T, 1, D> owned_values(const BucketType& b) {
     if (values_are_on_disk()) return held_values(b);  // split, as all of a rank's are
+    complete_refresh(b);
     const Range own = owned(b);
     return Tensor<T, 1, D>::view(b.values.storage(), own.begin - held(b).begin, Shape<1>{{own.count()}});
   }
@@ -162,6 +164,7 @@ class Replicas {
   /// What was gathered ahead is used now, or given up. Sets `bytes` to 0.
   constexpr void use_ahead(Size& bytes) { ahead_bytes_ -= std::exchange(bytes, 0); }
   [[gnu::noinline]] constexpr void complete_all() {
+    while (refreshed_ < refreshes_.size()) complete_oldest_refresh();
     while (!in_flight_.empty()) complete_oldest();
   }
   /// `second_hops`: also those of its reductions, which no gather of its values needs.
@@ -171,14 +174,16 @@ class Replicas {
   /// Completes operations in flight, the oldest first, and discards their results and errors. Safe during stack
   /// unwinding: every rank issues the same operations. If all ranks threw the same error, training can continue.
   [[gnu::noinline]] constexpr void abandon() {
+    const auto give_up = [](Pending<>& pending) {
+      try {
+        pending.wait();
+      } catch (...) {  // the communicator keeps the error for its next call
+      }
+    };
+    for (; refreshed_ < refreshes_.size(); ++refreshed_) give_up(refreshes_[refreshed_].pending);
     while (!in_flight_.empty()) {
       Operation oldest = in_flight_.take_front();
-      for (Pending<>* pending : {&oldest.pending, &oldest.gathering}) {
-        try {
-          pending->wait();
-        } catch (...) {  // the communicator keeps the error for its next call
-        }
-      }
+      give_up(oldest.pending), give_up(oldest.gathering);
     }
     hops_.free();
     gathers_ahead_ = second_hops_ = 0;
@@ -220,8 +225,15 @@ class Replicas {
     in_flight_.back().is_ahead = true, ++gathers_ahead_;
     return gathered;
   }
-  /// Starts to gather updated slices into resident values.
+  /// Starts to gather updated slices into resident values, when nothing else is in flight.
   constexpr void start_refresh(BucketType& b);
+  /// Whether that goes on beside what comes next, in any number, until complete_refresh(b) or complete_all().
+  constexpr bool refreshes_beside() const { return refreshes_beside_; }
+  /// With all that were started before it.
+  constexpr void complete_refresh(const BucketType& b) {
+    for (std::size_t i = refreshed_; i < refreshes_.size(); ++i)
+      if (refreshes_[i].bucket == &b) return complete_refreshes_until(i);
+  }
   /// Starts to reduce the bucket's gradient over the replicas, or those of a node if shards are cut over them: in
   /// place, or to slices, adding to the reduced gradient.
   constexpr void start_reduce(BucketType& b);
@@ -250,6 +262,12 @@ class Replicas {
     bool is_ahead = false;   ///< a gather that takes no room of others
     bool is_second = false;  ///< hop of a reduction; takes none, either
     Pending<> gathering{};   ///< the second of an all-reduce in two operations, completed after `pending`
+  };
+  /// Of values that are updated: no more than an Operation needs, since every bucket of a step may have one.
+  struct Refresh {
+    const BucketType* bucket = nullptr;
+    Pending<> pending{};
+    double arrives = 0;  ///< by the clock
   };
   /// What quantization lost of a bucket's gradient: of the rank's own, and of its node's slices.
   struct Errors {
@@ -305,6 +323,18 @@ class Replicas {
     return clock_.begin(flops_done(), counted_ - before);
   }
   constexpr void time_newest() { in_flight_.back().arrives = time_of_new_bytes(); }
+  /// The list is that of this step from now on.
+  constexpr void begin_refreshes() {
+    if (refreshed_ == refreshes_.size()) refreshes_.clear(), refreshed_ = 0;
+  }
+  constexpr void complete_refreshes_until(std::size_t last) {
+    while (refreshed_ <= last) complete_oldest_refresh();
+  }
+  constexpr void complete_oldest_refresh() {
+    Refresh& oldest = refreshes_[refreshed_++];
+    oldest.pending.wait();
+    if (is_timed_) clock_.wait(flops_done(), oldest.arrives);
+  }
   constexpr const StorageType& slice_for_sum(BucketType& b, StorageType& summand);
   constexpr void start_all_reduce(BucketType& b);
   constexpr void start_quantized_reduce(BucketType& b, PurposeAt purpose);
@@ -329,7 +359,11 @@ class Replicas {
   OffloadFile<D> values_{{Category::parameters, "window of offloaded values"}};
   OffloadDivision divided_{config_.offload.parameters};
   List<Operation> in_flight_;
-  List<Hop> hops_;              ///< of those of them that have one
+  List<Hop> hops_;             ///< of those of them that have one
+  List<Refresh> refreshes_;    ///< of the last step; older than what is in flight
+  std::size_t refreshed_ = 0;  ///< of them are complete, in order
+  bool refreshes_beside_ = config_.traffic.overlaps && rule().optimizer_is_split() && !rule().values_are_split() &&
+                           shards_->size() > 1 && detail::has_async_progress(*shards_);
   List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
   Size steps_with_errors_ = 0;  ///< since they were 0
   bool errors_are_old_ = true;
@@ -384,11 +418,15 @@ constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b, bool wa
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
-  make_room();
+  refreshes_beside_ ? begin_refreshes() : make_room();
   const Range own = owned(b);
   const T* slice = b.values.data_from(own.begin);
   auto pending = shards().start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count),
                                            PurposeAt(Purpose::parameter).of(subject(b)));
+  if (refreshes_beside_) {
+    refreshes_.push_back(Refresh{&b, std::move(pending), is_timed_ ? time_of_new_bytes() : 0});
+    return;
+  }
   in_flight_.push_back(Operation{.bucket = &b, .kept = b.values.storage(), .pending = std::move(pending)});
   if (is_timed_) time_newest();
 }

@@ -84,6 +84,9 @@ class Unit : public ParameterStorage<D> {
   constexpr void reduce_rest();
   /// Before a step: starts the reduction of what is not reduced.
   constexpr void reduce_for_step();
+  /// After an update, of values that every replica has whole: starts to gather the updated slices. They are waited for
+  /// where the values are next read, if operations go on meanwhile.
+  constexpr void refresh();
   /// Discards all gradients, and what was gathered of values that may change.
   constexpr void drop_gradients();
   constexpr void forget_copies() {
@@ -116,6 +119,7 @@ class Unit : public ParameterStorage<D> {
   constexpr const Storage<Memory<D>>& unreduced(BucketType& b);
   static constexpr const Storage<Memory<D>>& gradient_of(ParameterStorage<D>& home, const ParameterBase<D>& p);
   static constexpr void on_finished(ParameterStorage<D>& home, const ParameterBase<D>& p);
+  static constexpr void on_missing(ParameterStorage<D>& home, const ParameterBase<D>& p);
 
   Replicas<T, D>* replicas_ = nullptr;
   bool bounded_ = false;
@@ -197,6 +201,7 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   this->memory = &replicas.memory();
   this->gradient_storage = &gradient_of;
   this->finished = &on_finished;
+  this->missing = &on_missing;
   this->wide_gradients = replicas.config().wide_gradients;
   this->micro_step = &replicas.micro_step();
   values_are_split_ = replicas.rule().values_are_split();
@@ -351,6 +356,24 @@ template <class T, Device D>
 constexpr void Unit<T, D>::reduce_for_step() {
   for (std::size_t i = 0; i < static_cast<std::size_t>(trained_); ++i)
     if (buckets_[i].gradient || !buckets_[i].reduced) start_reduce(i);
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::refresh() {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(trained_); ++i) {
+    replicas_->start_refresh(buckets_[i]);
+    if (replicas_->refreshes_beside()) this->values[i].release();
+  }
+}
+
+/// Under stage 3 they are not on their way: the unit is not open.
+template <class T, Device D>
+constexpr void Unit<T, D>::on_missing(ParameterStorage<D>& home, const ParameterBase<D>& p) {
+  auto& unit = static_cast<Unit&>(home);
+  if (unit.values_are_split_) return;
+  const auto bucket = static_cast<std::size_t>(p.bucket);
+  unit.replicas_->complete_refresh(unit.buckets_[bucket]);
+  unit.values[bucket] = unit.buckets_[bucket].values.storage();
 }
 
 template <class T, Device D>

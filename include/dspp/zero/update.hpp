@@ -72,15 +72,15 @@ constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& opt
 }
 
 /// Under stages 1 and 2, gathers the updated slices into every replica's values, also after a skipped step: traffic
-/// does not depend on values.
+/// does not depend on values. Where operations go on by themselves they are in flight when it returns, until the values
+/// are read: the next forward computes beside them.
 ///
 /// Cost     under stages 1 and 2 an all-gather of the values over the replicas
 template <class T, Device D>
 constexpr void refresh_units(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
   if (!replicas.rule().optimizer_is_split() || replicas.rule().values_are_split()) return;
-  for (Unit<T, D>* unit : units)
-    for (Bucket<T, D>& b : unit->trained_buckets()) replicas.start_refresh(b);
-  replicas.complete_all();
+  for (Unit<T, D>* unit : units) unit->refresh();
+  if (!replicas.refreshes_beside()) replicas.complete_all();
 }
 
 }  // namespace dspp
