@@ -85,7 +85,7 @@ class Engine {
   constexpr void backward(const Loss<P>& loss, CallSite site = CallSite::here()) { backward(own_, loss, site); }
   /// The same with a caller's micro-step: up to `accumulate` of one step may be between forward and backward, and their
   /// backwards run in any order that is the same on every rank.
-  constexpr MicroStep<D, B> micro_step() { return MicroStep<D, B>(this, weights_.context(), inventory().count()); }
+  constexpr MicroStep<D, B> micro_step() { return MicroStep<D, B>(this, weights_.context(), inventory().counters()); }
   constexpr Loss<P> forward(MicroStep<D, B>& micro, const B& batch, CallSite site = CallSite::here()) {
     return forward_on(micro, batch, batch, site);
   }
@@ -176,7 +176,7 @@ class Engine {
   constexpr void resume(const TrainingProgress& progress);
   /// Ends what is in flight, so that tensors may be replaced by others of their extents.
   constexpr void settle() { finish_step(), state_.end_update(), state_.settle(), graphs_.forget(); }
-  /// Ends the step in flight, delayed updates, and gathers of updated values, which traffic() then counts. On every rank.
+  /// Ends the step in flight, delayed updates, and gathers of values, which traffic() then counts. On every rank.
   constexpr void end_update() { finish_step(), state_.end_update(micro_steps_ == 0 && !own_.waits_for_backward_); }
   /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
@@ -286,7 +286,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       weights_(world, std::move(model), zero, {&config_.groups, detail::asks_for_matrices<Optimizer>}),
       state_(weights_.replicas()),
       step_targets_(world.memory(), world.replicas()),
-      own_(this, weights_.context(), weights_.inventory().count()),
+      own_(this, weights_.context(), weights_.inventory().counters()),
       check_(config.check_ranks, world.size()) {
   detail::check_settings(optimizer, sizes, config);
   detail::check_loss_scale<T>(config);
@@ -373,7 +373,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward_on(Micr
   context.targets.clear(), context.reports.clear(), context.kept_inputs.division.restart();
   context.expected_seed = context.numbers && needs_loss_scale<T> ? 0 : seed_of_all();
   guard_.before_forward();
-  const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
+  const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data(), inventory().count()};
   micro.counts_uses_ = true;
   micro.keep(batch);
   if (check_.due()) micro.input_ = print_of(batch, context.random.first_sample);
@@ -406,7 +406,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   micro.waits_for_backward_ = false, micro.numbered_ = -1;
   Undo undo{this, &micro};
   micro.require_same_batch();
-  const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
+  const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data(), inventory().count()};
   const detail::Training training(micro.context_.training);
   if (micro_steps_ == 0) step_targets_.begin(micro.targets_);
   const CountedTargets<D>& reported = micro.context_.targets;
@@ -416,7 +416,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   micro.reports_.clear(), micro.targets_ = {};
   guard_.before_backward(micro.suspect_, micro_steps_ + 1);
   for (Unit<T, D>* unit : units()) unit->begin_pass();
-  if (replicas().config().speculates && micro_steps_ + 1 == sizes_.accumulate)
+  if (replicas().begin_backward(micro_steps_ + 1 == sizes_.accumulate) && replicas().config().speculates)
     state_.begin_updates(!check_.due(), optimizer_, scalars_of_update(), scale_.value());
   detail::with_sentence("backward", site, [&] { micro.tape_.backward(loss.slot(), std::move(seed)); });
   micro.tape_.clear();

@@ -39,11 +39,13 @@ class Training {
   bool& flag_;
 };
 
-/// While in scope, parameters count their uses in `uses`.
+/// While in scope, parameters count their uses in `uses`, and units their visits behind those of so many parameters.
 struct CountsUses {
   CurrentMicroStep& current;
-  constexpr CountsUses(CurrentMicroStep& of, int* uses) : current(of) { current.uses = uses; }
-  constexpr ~CountsUses() { current.uses = nullptr; }
+  constexpr CountsUses(CurrentMicroStep& of, int* uses, int parameters) : current(of) {
+    current = {uses, uses + parameters};
+  }
+  constexpr ~CountsUses() { current = {}; }
 };
 
 /// Gradients<ByUse>: the element type without accumulation, f32 with it.

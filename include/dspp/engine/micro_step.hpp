@@ -19,9 +19,9 @@ namespace detail {
 template <Device D>
 class MicroStepState {
  protected:
-  [[gnu::noinline]] constexpr MicroStepState(const void* engine, const Context<D>& context, int parameters)
+  [[gnu::noinline]] constexpr MicroStepState(const void* engine, const Context<D>& context, int counters)
       : engine_(engine), context_(context), tape_(context_) {
-    uses_.resize(static_cast<std::size_t>(parameters));
+    uses_.resize(static_cast<std::size_t>(counters));
   }
   MicroStepState(const MicroStepState&) = delete;
   MicroStepState& operator=(const MicroStepState&) = delete;
@@ -57,7 +57,7 @@ class MicroStepState {
   const void* engine_;
   Context<D> context_;
   Tape<D> tape_;
-  List<int> uses_;                ///< pending gradients of each parameter
+  List<int> uses_;                ///< pending gradients of each parameter, then visits of each unit
   Tensor<double, 1, D> targets_;  ///< TargetCounts of the forward's batch
   List<Reported<D>> reports_;     ///< of the forward
   const void* loss_ = nullptr;    ///< address of the forward's loss; null on paper
@@ -78,9 +78,9 @@ class MicroStepState {
 template <Device D, class B = Batch<D>>
 class MicroStep : detail::MicroStepState<D> {
  public:
-  /// For Engine: with the engine's memory and groups, and the model's number of parameters.
-  constexpr MicroStep(const void* engine, const Context<D>& context, int parameters)
-      : detail::MicroStepState<D>(engine, context, parameters) {}
+  /// For Engine: with the engine's memory and groups, and the model's number of parameters and units.
+  constexpr MicroStep(const void* engine, const Context<D>& context, int counters)
+      : detail::MicroStepState<D>(engine, context, counters) {}
 
  private:
   template <class, class>

@@ -12,9 +12,11 @@ namespace dspp {
 enum class UsesOverTp { none, whole, partial };
 
 /// The running micro-step: the pending gradients of each parameter, by its number in the model: those its forward
-/// recorded and its backward has not written.
+/// recorded and its backward has not written. Of each unit, by its number, how often forward entered it and backward has
+/// not left it.
 struct CurrentMicroStep {
   int* uses = nullptr;
+  int* visits = nullptr;
 };
 
 /// A bucket's gradients between two reductions.

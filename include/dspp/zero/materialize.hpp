@@ -61,6 +61,7 @@ class Inventory {
 
   [[gnu::noinline]] constexpr void begin_unit(const Path& path, Unit<T, D>& unit) {
     if constexpr (HasTimeline<D>) unit.set_name(path.characters());
+    unit.set_number(units.size());
     units.push_back(&unit);
     open_.push_back(&unit);
   }
@@ -94,6 +95,8 @@ class Inventory {
   constexpr void check_groups() const;
   /// Number of parameters, pieces counted.
   constexpr int count() const { return numbers_; }
+  /// What a micro-step counts: of each parameter and of each unit.
+  constexpr int counters() const { return numbers_ + static_cast<int>(units.size()); }
   /// After a backward: checks that every use that a gradient reached produced the parameter's gradient.
   ///
   /// Throws   Error(state) with the name of a parameter with pending uses, after `before()`, which completes operations

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is done where an operation of the replicas completes: sums over micro-steps, and checks of reductions.
+/// What is done where an operation of the replicas completes, or is given up: sums over micro-steps, and checks of
+/// reductions.
 #pragma once
 
 #include <dspp/ops/arithmetic.hpp>
@@ -22,8 +23,43 @@ constexpr void Replicas<T, D>::complete_oldest() {
     if (done) return;
   }
   if (on_reduced_ && o.summand) on_reduced_->changes(b);
-  if (o.scatters) checks_reductions() ? check_scatter(o) : o.summand ? add_summand(o) : void();
+  if (o.scatters && checks_reductions())
+    check_scatter(o);
+  else if (o.summand)
+    add_summand(o);
   if (on_reduced_) tell_of(o);
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::complete_refreshes_until(const BucketType& b) {
+  std::size_t last = refreshed_;
+  while (last < refreshes_.size() && refreshes_[last].bucket != &b) ++last;
+  if (last == refreshes_.size()) return;
+  while (refreshed_ <= last) complete_oldest_refresh();
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::complete_oldest_refresh() {
+  Refresh& oldest = refreshes_[refreshed_++];
+  oldest.pending.wait();
+  if (is_timed_) clock_.wait(flops_done(), oldest.arrives);
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::abandon() {
+  const auto give_up = [](Pending<>& pending) {
+    try {
+      pending.wait();
+    } catch (...) {  // the communicator keeps the error for its next call
+    }
+  };
+  for (; refreshed_ < refreshes_.size(); ++refreshed_) give_up(refreshes_[refreshed_].pending);
+  while (!in_flight_.empty()) {
+    Operation oldest = in_flight_.take_front();
+    give_up(oldest.pending), give_up(oldest.gathering);
+  }
+  hops_.free();
+  gathers_ahead_ = second_hops_ = 0;
 }
 
 template <class T, Device D>
@@ -49,9 +85,9 @@ constexpr void Replicas<T, D>::check_scatter(const Operation& o) {
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::add_summand(const Operation& o) {
-  const Shape<1> slice{{slice_of(*o.bucket)}};
+  const Shape<1> extents{{o.scatters ? slice_of(*o.bucket) : o.bucket->count}};
   with_gradient_type([&]<class G>(G) {
-    ops::add_into(Tensor<G, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<G, 1, D>::view(o.summand, 0, slice));
+    ops::add_into(Tensor<G, 1, D>::view(o.bucket->reduced, 0, extents), Tensor<G, 1, D>::view(o.summand, 0, extents));
   });
 }
 

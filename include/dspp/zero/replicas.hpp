@@ -114,6 +114,16 @@ class Replicas {
   constexpr int number_of_new_bucket() { return ++buckets_; }
   /// The micro-step in which parameters count their pending gradients.
   constexpr CurrentMicroStep& micro_step() { return current_; }
+  /// A backward begins, the last of a step or not, which it returns.
+  constexpr bool begin_backward(bool is_last) {
+    const bool may = is_last && rule().gradients == Lifetime::until_step && group().size() > 1;
+    reduces_units_ = may && (rule().optimizer_is_split() || detail::has_async_progress(group()));
+    return is_last;
+  }
+  /// Whether gradients that stay until the step are reduced with the last use of their unit in the running backward, in
+  /// the order of reduce_for_step() of all units, the last one's first. (Without memory to be won, where operations go
+  /// on by themselves.)
+  constexpr bool reduces_units() const { return reduces_units_; }
   /// Who hears of reductions from now on; null: nobody.
   constexpr void set_on_reduced(OnReduced<T, D>* who) { on_reduced_ = who; }
   /// Numbers the micro-steps: ranks with different numbers do not match, since one threw and began the next.
@@ -173,21 +183,7 @@ class Replicas {
   }
   /// Completes operations in flight, the oldest first, and discards their results and errors. Safe during stack
   /// unwinding: every rank issues the same operations. If all ranks threw the same error, training can continue.
-  [[gnu::noinline]] constexpr void abandon() {
-    const auto give_up = [](Pending<>& pending) {
-      try {
-        pending.wait();
-      } catch (...) {  // the communicator keeps the error for its next call
-      }
-    };
-    for (; refreshed_ < refreshes_.size(); ++refreshed_) give_up(refreshes_[refreshed_].pending);
-    while (!in_flight_.empty()) {
-      Operation oldest = in_flight_.take_front();
-      give_up(oldest.pending), give_up(oldest.gathering);
-    }
-    hops_.free();
-    gathers_ahead_ = second_hops_ = 0;
-  }
+  [[gnu::noinline]] constexpr void abandon();
   /// After a step, whose gradients are gone; `how`: as in check_reductions; `forgets_errors`: of quantization.
   constexpr void end_step(ReductionCheck how, bool forgets_errors) {
     memory_->end_step();
@@ -231,8 +227,7 @@ class Replicas {
   constexpr bool refreshes_beside() const { return refreshes_beside_; }
   /// With all that were started before it.
   constexpr void complete_refresh(const BucketType& b) {
-    for (std::size_t i = refreshed_; i < refreshes_.size(); ++i)
-      if (refreshes_[i].bucket == &b) return complete_refreshes_until(i);
+    if (refreshed_ < refreshes_.size()) complete_refreshes_until(b);
   }
   /// Starts to reduce the bucket's gradient over the replicas, or those of a node if shards are cut over them: in
   /// place, or to slices, adding to the reduced gradient.
@@ -323,18 +318,8 @@ class Replicas {
     return clock_.begin(flops_done(), counted_ - before);
   }
   constexpr void time_newest() { in_flight_.back().arrives = time_of_new_bytes(); }
-  /// The list is that of this step from now on.
-  constexpr void begin_refreshes() {
-    if (refreshed_ == refreshes_.size()) refreshes_.clear(), refreshed_ = 0;
-  }
-  constexpr void complete_refreshes_until(std::size_t last) {
-    while (refreshed_ <= last) complete_oldest_refresh();
-  }
-  constexpr void complete_oldest_refresh() {
-    Refresh& oldest = refreshes_[refreshed_++];
-    oldest.pending.wait();
-    if (is_timed_) clock_.wait(flops_done(), oldest.arrives);
-  }
+  constexpr void complete_refreshes_until(const BucketType& b);
+  constexpr void complete_oldest_refresh();
   constexpr const StorageType& slice_for_sum(BucketType& b, StorageType& summand);
   constexpr void start_all_reduce(BucketType& b);
   constexpr void start_quantized_reduce(BucketType& b, PurposeAt purpose);
@@ -378,6 +363,7 @@ class Replicas {
   Size counted_ = 0;  ///< bytes whose time the clock has
   CurrentMicroStep current_{};
   std::int64_t micro_step_ = 0;
+  bool reduces_units_ = false;
   OnReduced<T, D>* on_reduced_ = nullptr;
 };
 
@@ -418,7 +404,10 @@ constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b, bool wa
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
-  refreshes_beside_ ? begin_refreshes() : make_room();
+  if (!refreshes_beside_)
+    make_room();
+  else if (refreshed_ == refreshes_.size())  // the list is that of this step from now on
+    refreshes_.clear(), refreshed_ = 0;
   const Range own = owned(b);
   const T* slice = b.values.data_from(own.begin);
   auto pending = shards().start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count),
@@ -436,17 +425,22 @@ template <class T, Device D>
 constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
-  b.reduced = std::exchange(b.gradient, {});
+  Operation reduce{.bucket = &b, .kept = std::exchange(b.gradient, {})};
+  if (b.reduced)
+    reduce.summand = reduce.kept;  // of gradients that were written behind a reduction
+  else
+    b.reduced = reduce.kept;
   if (sums_in_rank_order()) {
-    in_flight_.push_back(
-        Operation{.bucket = &b, .kept = b.reduced, .pending = group().start_all_reduce(whole, purpose)});
+    reduce.pending = group().start_all_reduce(whole, purpose);
+    in_flight_.push_back(std::move(reduce));
     if (is_timed_) time_newest();
     return;
   }
   const Size elements = b.count / group().size();
-  const Buffer own{detail::byte_of<D>(b.reduced, gradient_bytes(elements) * group().rank()), elements, gradient_type()};
-  auto pending = group().start_reduce_scatter(whole, own, purpose);
-  in_flight_.push_back(Operation{.bucket = &b, .kept = b.reduced, .pending = std::move(pending)});
+  const Buffer own{detail::byte_of<D>(reduce.kept, gradient_bytes(elements) * group().rank()), elements,
+                   gradient_type()};
+  reduce.pending = group().start_reduce_scatter(whole, own, purpose);
+  in_flight_.push_back(std::move(reduce));
   in_flight_.back().gathering = group().start_all_gather(own, whole, purpose);
   if (is_timed_) time_newest();
 }

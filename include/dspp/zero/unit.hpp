@@ -46,7 +46,9 @@ class Unit : public ParameterStorage<D> {
   constexpr void set_name(List<char> name) { name_ = std::move(name); }
   /// The neighbours for prefetching: the unit whose backward is next, and the unit that forward enters next.
   constexpr void link_previous(Unit* unit) { previous_ = unit; }
-  constexpr void link_next(Unit* unit) { next_ = unit; }
+  constexpr void link_next(Unit* unit) { next_ = unit, unit->before_ = this; }
+  /// Its place in the order in which forward enters units.
+  constexpr void set_number(std::size_t number) { number_ = number; }
 
   /// The bytes of its values when they are gathered.
   constexpr Size gathered_bytes() const {
@@ -76,7 +78,7 @@ class Unit : public ParameterStorage<D> {
   /// A backward begins.
   constexpr void begin_pass() {
     this->gradients.begin_pass();
-    started_ = 0;
+    started_ = 0, is_closed_ = is_reduced_ = false;
   }
   /// Starts the reduction, in order, of every bucket not yet reduced in this pass, whether or not it received a
   /// gradient on this rank. A bucket without gradients counts as zero. (Of nested units, and of tiles, which have no
@@ -109,6 +111,7 @@ class Unit : public ParameterStorage<D> {
       if (replicas_) pass_.begin(replicas_->memory(), pass, {name_.begin(), name_.size()});
   }
   constexpr void lay_out(Size alignment, Size replicas);
+  constexpr void close();
   constexpr void gather();
   constexpr void gather_ahead();
   constexpr void read_ahead(Pass pass);
@@ -128,7 +131,10 @@ class Unit : public ParameterStorage<D> {
   bool has_window_ = false;  // units are gathered ahead by bytes
   bool stays_ = false, reads_ahead_ = false;
   Size ahead_bytes_ = 0;  ///< of values that were gathered ahead, until they are used
-  Unit *previous_ = nullptr, *next_ = nullptr;
+  Unit *previous_ = nullptr, *next_ = nullptr, *before_ = nullptr;
+  std::size_t number_ = 0;
+  bool is_closed_ = false;   ///< the running backward writes no more gradients of it
+  bool is_reduced_ = false;  ///< the same backward has started to reduce them
   List<ParameterBase<D>*> parameters_;
   List<BucketType> buckets_;
   Size trained_ = 0;         ///< buckets of parameters that are not frozen: the first ones
@@ -244,11 +250,24 @@ constexpr void Unit<T, D>::enter(Tape<D>& tape) {
   const bool again = tape.context().in_backward;
   begin_range(again ? "backward" : "forward");
   open(again ? Pass::recompute : Pass::forward);
+  const bool until_step = replicas_->rule().gradients == Lifetime::until_step;
+  if (until_step && !again && this->micro_step->visits) ++this->micro_step->visits[number_];
   tape.record_boundary([this](Tape<D>&) {
-    if (replicas_->rule().gradients == Lifetime::until_bucket) reduce_rest();
+    replicas_->rule().gradients == Lifetime::until_bucket ? reduce_rest() : close();
     release();
     pass_.end();
   });
+}
+
+/// With the last visit, and behind it the units of its tiles, which have no boundaries. A unit that waits for one whose
+/// gradients are reduced before is reduced with that.
+template <class T, Device D>
+constexpr void Unit<T, D>::close() {
+  if (--this->micro_step->visits[number_] > 0 || !replicas_->reduces_units()) return;
+  Unit* last = this;
+  for (last->is_closed_ = true; last->next_ && !last->next_->bounded_; last->is_closed_ = true) last = last->next_;
+  for (; last && last->is_closed_ && (!last->next_ || last->next_->is_reduced_); last = last->before_)
+    if (!std::exchange(last->is_reduced_, true)) last->reduce_for_step();
 }
 
 template <class T, Device D>
