@@ -23,24 +23,25 @@ constexpr void Replicas<T, D>::complete_oldest() {
     if (done) return;
   }
   if (on_reduced_ && o.summand) on_reduced_->changes(b);
-  if (o.scatters && checks_reductions())
-    check_scatter(o);
-  else if (o.summand)
+  if (o.scatters)
+    checks_reductions() ? check_scatter(o) : o.summand ? add_summand(o) : void();
+  else if (reduces_units_ && o.summand)
     add_summand(o);
   if (on_reduced_) tell_of(o);
 }
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::complete_refreshes_until(const BucketType& b) {
-  std::size_t last = refreshed_;
+  const std::size_t begin = refreshes_.size() - refreshing_;
+  std::size_t last = begin;
   while (last < refreshes_.size() && refreshes_[last].bucket != &b) ++last;
   if (last == refreshes_.size()) return;
-  while (refreshed_ <= last) complete_oldest_refresh();
+  for (std::size_t i = begin; i <= last; ++i) complete_oldest_refresh();
 }
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::complete_oldest_refresh() {
-  Refresh& oldest = refreshes_[refreshed_++];
+  Refresh& oldest = refreshes_[refreshes_.size() - refreshing_--];
   oldest.pending.wait();
   if (is_timed_) clock_.wait(flops_done(), oldest.arrives);
 }
@@ -53,7 +54,7 @@ constexpr void Replicas<T, D>::abandon() {
     } catch (...) {  // the communicator keeps the error for its next call
     }
   };
-  for (; refreshed_ < refreshes_.size(); ++refreshed_) give_up(refreshes_[refreshed_].pending);
+  for (; refreshing_ > 0; --refreshing_) give_up(refreshes_[refreshes_.size() - refreshing_].pending);
   while (!in_flight_.empty()) {
     Operation oldest = in_flight_.take_front();
     give_up(oldest.pending), give_up(oldest.gathering);

@@ -80,7 +80,7 @@ class Replicas {
   /// The values that this rank holds of a bucket, to read. On a disk they are in memory while the tensor lives, and may
   /// be changed after change_values(b), until those of another bucket are asked for.
   constexpr Tensor<T, 1, D> held_values(const BucketType& b) {
-    complete_refresh(b);
+    if (refreshing_ > 0) complete_refreshes_until(b);
     if (!values_are_on_disk()) return b.values;  // g++ 12 miscounts the handles of a conditional expression
     return values_.template fetch<T>(block_of(b), 0, held(b).count());
   }
@@ -93,7 +93,7 @@ class Replicas {
   /// Of them, those of the owned range.
   constexpr Tensor<T, 1, D> owned_values(const BucketType& b) {
     if (values_are_on_disk()) return held_values(b);  // split, as all of a rank's are
-    complete_refresh(b);
+    if (refreshing_ > 0) complete_refreshes_until(b);
     const Range own = owned(b);
     return Tensor<T, 1, D>::view(b.values.storage(), own.begin - held(b).begin, Shape<1>{{own.count()}});
   }
@@ -174,7 +174,7 @@ class Replicas {
   /// What was gathered ahead is used now, or given up. Sets `bytes` to 0.
   constexpr void use_ahead(Size& bytes) { ahead_bytes_ -= std::exchange(bytes, 0); }
   [[gnu::noinline]] constexpr void complete_all() {
-    while (refreshed_ < refreshes_.size()) complete_oldest_refresh();
+    while (refreshing_ > 0) complete_oldest_refresh();
     while (!in_flight_.empty()) complete_oldest();
   }
   /// `second_hops`: also those of its reductions, which no gather of its values needs.
@@ -227,7 +227,7 @@ class Replicas {
   constexpr bool refreshes_beside() const { return refreshes_beside_; }
   /// With all that were started before it.
   constexpr void complete_refresh(const BucketType& b) {
-    if (refreshed_ < refreshes_.size()) complete_refreshes_until(b);
+    if (refreshing_ > 0) complete_refreshes_until(b);
   }
   /// Starts to reduce the bucket's gradient over the replicas, or those of a node if shards are cut over them: in
   /// place, or to slices, adding to the reduced gradient.
@@ -344,9 +344,9 @@ class Replicas {
   OffloadFile<D> values_{{Category::parameters, "window of offloaded values"}};
   OffloadDivision divided_{config_.offload.parameters};
   List<Operation> in_flight_;
-  List<Hop> hops_;             ///< of those of them that have one
-  List<Refresh> refreshes_;    ///< of the last step; older than what is in flight
-  std::size_t refreshed_ = 0;  ///< of them are complete, in order
+  List<Hop> hops_;              ///< of those of them that have one
+  List<Refresh> refreshes_;     ///< of the last step; older than what is in flight
+  std::size_t refreshing_ = 0;  ///< the last ones, which are not complete
   bool refreshes_beside_ = config_.traffic.overlaps && rule().optimizer_is_split() && !rule().values_are_split() &&
                            shards_->size() > 1 && detail::has_async_progress(*shards_);
   List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
@@ -406,14 +406,14 @@ template <class T, Device D>
 constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
   if (!refreshes_beside_)
     make_room();
-  else if (refreshed_ == refreshes_.size())  // the list is that of this step from now on
-    refreshes_.clear(), refreshed_ = 0;
+  else if (refreshing_ == 0)  // the list is that of this step from now on
+    refreshes_.clear();
   const Range own = owned(b);
   const T* slice = b.values.data_from(own.begin);
   auto pending = shards().start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count),
                                            PurposeAt(Purpose::parameter).of(subject(b)));
   if (refreshes_beside_) {
-    refreshes_.push_back(Refresh{&b, std::move(pending), is_timed_ ? time_of_new_bytes() : 0});
+    refreshes_.push_back(Refresh{&b, std::move(pending), is_timed_ ? time_of_new_bytes() : 0}), ++refreshing_;
     return;
   }
   in_flight_.push_back(Operation{.bucket = &b, .kept = b.values.storage(), .pending = std::move(pending)});

@@ -128,7 +128,8 @@ class Unit : public ParameterStorage<D> {
   bool bounded_ = false;
   bool values_are_split_ = false;  // before set_up() there is nothing to gather
   bool overlaps_ = true;
-  bool has_window_ = false;  // units are gathered ahead by bytes
+  bool has_window_ = false;     // units are gathered ahead by bytes
+  bool counts_visits_ = false;  // gradients stay until the step
   bool stays_ = false, reads_ahead_ = false;
   Size ahead_bytes_ = 0;  ///< of values that were gathered ahead, until they are used
   Unit *previous_ = nullptr, *next_ = nullptr, *before_ = nullptr;
@@ -211,6 +212,7 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   this->wide_gradients = replicas.config().wide_gradients;
   this->micro_step = &replicas.micro_step();
   values_are_split_ = replicas.rule().values_are_split();
+  counts_visits_ = replicas.rule().gradients == Lifetime::until_step;
   overlaps_ = replicas.config().traffic.overlaps;
   has_window_ = replicas.config().prefetch_bytes != next_unit;
   reads_ahead_ = replicas.values_are_on_disk();
@@ -250,10 +252,9 @@ constexpr void Unit<T, D>::enter(Tape<D>& tape) {
   const bool again = tape.context().in_backward;
   begin_range(again ? "backward" : "forward");
   open(again ? Pass::recompute : Pass::forward);
-  const bool until_step = replicas_->rule().gradients == Lifetime::until_step;
-  if (until_step && !again && this->micro_step->visits) ++this->micro_step->visits[number_];
+  if (counts_visits_ && !again && this->micro_step->visits) ++this->micro_step->visits[number_];
   tape.record_boundary([this](Tape<D>&) {
-    replicas_->rule().gradients == Lifetime::until_bucket ? reduce_rest() : close();
+    counts_visits_ ? close() : reduce_rest();
     release();
     pass_.end();
   });
