@@ -117,4 +117,34 @@ TEST_CASE("over NCCL ZeRO's traffic runs beside computation, in the time that wo
   CHECK(without.hidden < 0.01 * without.under_way);
 }
 
+TEST_CASE("over NCCL stages 0 to 2 reduce beside backward, and gather updated values beside the next step's forward") {
+  const auto check = [](auto policy) {
+    using P = decltype(policy);
+    software_gpu::Times times;
+    std::array<std::size_t, 2> messages{};  // before the second step, and before the third
+    TimedTraining::run<P>([&](auto& engine, auto step) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        step();
+        engine.steps();
+        engine.world().host().barrier();
+        if (i < 2 && engine.world().rank() == 0) messages[i] = software_gpu::times_of(0).messages.size();
+        engine.world().host().barrier();
+      }
+      engine.replicas().complete_all();
+      if (engine.world().rank() == 0) times = software_gpu::times_of(0);
+    });
+    const std::vector<Interval> of_second(times.messages.begin() + static_cast<std::ptrdiff_t>(messages[0]),
+                                          times.messages.begin() + static_cast<std::ptrdiff_t>(messages[1]));
+    const OverlapTime measured = overlap_of(of_second, times.products);
+    const StepSeconds planned = TimedTraining::plan_at<P>(TimedTraining::rates()).seconds;
+    CHECK(std::abs(planned.moving - measured.under_way) < 0.01 * planned.moving);
+    CHECK(std::abs(planned.hidden() - measured.hidden / measured.under_way) < 0.02);
+    return measured.hidden / measured.under_way;
+  };
+  CHECK(check(Policy<Zero<0>, F32>()) > 0.8);
+  CHECK(check(Policy<Zero<1>, F32>()) > 0.8);
+  CHECK(check(Policy<Zero<2>, F32>()) > 0.8);
+  CHECK(check(Policy<Zero<2>, F32, Overlap<Off>>()) < 0.01);
+}
+
 #endif

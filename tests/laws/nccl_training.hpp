@@ -23,8 +23,9 @@ struct TimedTraining {
     return {.flops_per_second = paper.flops(),
             .bytes_per_second = 2.0 * static_cast<double>(paper.replica_traffic.total())};
   }
+  template <class P = Policy<Zero<3>, F32>>
   static Plan plan_at(const Rates& rates) {
-    return plan<Gpt<Policy<Zero<3>, F32>>>(config, sizes, {.data = ranks, .check_ranks = 0, .rates = rates});
+    return plan<Gpt<P>>(config, sizes, {.data = ranks, .check_ranks = 0, .rates = rates});
   }
   /// After a first step, f(engine, step) on each rank; step() takes one more.
   template <class P, class F>

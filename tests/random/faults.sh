@@ -28,7 +28,7 @@ F64, Tp<2> | autograd/move.hpp | {outer, chunk, 0, chunk, rank * chunk, ranks * 
 F64 | engine/engine.hpp | loss.value(), seed_of_all(), | loss.value(), 2 * seed_of_all(),
 F64 | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(sizes_.accumulate);
 F64 | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(world_.replicas().size());
-F64 | zero/update.hpp | replicas.start_refresh(b); | (void)b;
+F64 | zero/unit.hpp | replicas_->start_refresh(buckets_[i]); | (void)i;
 F64 | ops/cpu/counted_targets.hpp | const double share = counted / (nominal / static_cast<double>(of.replicas)); | const double share = 1 + 0 * counted * nominal;
 F64 | ops/cpu/counted_targets.hpp | static_cast<double>(micro_steps) * cpu::nominal_count(replicas, sums) / counted : 1; | 1 + 0 * static_cast<double>(micro_steps) : 1;
 F64 | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_

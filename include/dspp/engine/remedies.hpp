@@ -61,7 +61,9 @@ constexpr void ask_stage_remedies(Engine& engine) {
       keep_what_stays(*bytes, config.parameters, config.offload.parameters);
     keep_what_stays(all.optimizer, config.optimizer, config.offload.optimizer);
     const auto& replicas = engine.replicas();
-    return stage_remedies(replicas.rule(), all, 1, replicas.shards().size(),
+    StageRule rule = replicas.rule();  // a step of one micro-step reduces gradients in its backward
+    if (rule.optimizer_is_split() && engine.sizes().accumulate == 1) rule.gradients = Lifetime::until_bucket;
+    return stage_remedies(rule, all, 1, replicas.shards().size(),
                           replicas.config().traffic.shards_within_node);
   });
 }

@@ -183,7 +183,7 @@ class Replicas {
   }
   /// Completes operations in flight, the oldest first, and discards their results and errors. Safe during stack
   /// unwinding: every rank issues the same operations. If all ranks threw the same error, training can continue.
-  [[gnu::noinline]] constexpr void abandon();
+  constexpr void abandon();
   /// After a step, whose gradients are gone; `how`: as in check_reductions; `forgets_errors`: of quantization.
   constexpr void end_step(ReductionCheck how, bool forgets_errors) {
     memory_->end_step();

@@ -264,7 +264,8 @@ constexpr void Unit<T, D>::enter(Tape<D>& tape) {
 /// gradients are reduced before is reduced with that.
 template <class T, Device D>
 constexpr void Unit<T, D>::close() {
-  if (--this->micro_step->visits[number_] > 0 || !replicas_->reduces_units()) return;
+  int* const visits = this->micro_step->visits;
+  if (!visits || --visits[number_] > 0 || !replicas_->reduces_units()) return;
   Unit* last = this;
   for (last->is_closed_ = true; last->next_ && !last->next_->bounded_; last->is_closed_ = true) last = last->next_;
   for (; last && last->is_closed_ && (!last->next_ || last->next_->is_reduced_); last = last->before_)

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes on beside the program between its calls, under stages 0 to 2: reductions of units that the last backward of a step
+// has left, and the gather of updated values beside the next forward. Bits are those of neither; values are there when read.
+// labels: engine thread
+#include <vector>
+
+#include <dspp/dspp.hpp>
+#include <laws/contributions.hpp>
+#include <laws/strategy.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+enum class Use { plain, twice, skipped_by_ranks, before_its_unit };
+
+/// Three blocks, of which a rank may leave one out in a step, the second may be used twice, and the first's norm before
+/// its unit.
+template <class P>
+struct Blocks : Layer<P> {
+  struct Block : Layer<P> {
+    LayerNorm<P> norm;
+    Linear<P> up, down;
+    explicit Block(Size width)
+        : norm(width),
+          up(LinearConfig{.in = width, .out = 4 * width, .initial = Initial::normal(0.2)}),
+          down(LinearConfig{.in = 4 * width, .out = width, .initial = Initial::normal(0.2)}) {}
+    void visit(auto&& f) { f("norm", norm), f("up", up), f("down", down); }
+    auto operator()(const Hidden<P>& x) const { return x + down(gelu(up(norm(x)))); }
+  };
+
+  VocabParallel<Embedding, P> tokens;
+  InUnit<Block> first, second, third;
+  Use use;
+  const int* left_out;  ///< a block's number, or another: none
+
+  Blocks(Size width, Use how, const int* without)
+      : tokens(EmbeddingConfig{.vocabulary = 32, .width = width, .initial = Initial::normal(0.5)}),
+        first(Block(width)),
+        second(Block(width)),
+        third(Block(width)),
+        use(how),
+        left_out(without) {}
+  void visit(auto&& f) { f("tokens", tokens), f("first", first), f("second", second), f("third", third); }
+  Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    Hidden<P> x = tokens(ids);
+    if (use == Use::before_its_unit) x = first.inner.norm(x);
+    int number = 0;
+    for (const auto* block : {&first, &second, &third})
+      if (number++ != *left_out) x = (*block)(x);
+    if (use == Use::twice) x = second(x);
+    return cross_entropy<P>(tokens.logits(x), targets, tokens.vocabulary());
+  }
+};
+
+/// Adds the elements of all parameters, as a layer reads them.
+struct ReadsValues {
+  std::vector<double>& all;
+  template <class T, int Rank>
+  void parameter(const Path&, const Parameter<T, Rank, Cpu>& p) {
+    const auto values = p.value();
+    for (Size i = 0; i < values.count(); ++i) all.push_back(static_cast<double>(values.data()[i]));
+  }
+  void site(const Path&, const RandomSite&) {}
+  void begin_unit(const Path&, const auto&) {}
+  void end_unit(const auto&) {}
+};
+template <class Engine>
+std::vector<double> values_as_read(Engine& engine) {
+  std::vector<double> all;
+  ReadsValues reader{all};
+  walk(const_cast<std::remove_cvref_t<decltype(engine.model())>&>(engine.model()), reader);
+  return all;
+}
+
+struct Settings {
+  Use use = Use::plain;
+  AsyncProgress async_progress = AsyncProgress::off;
+  SumOrder sum_order = SumOrder::rank;
+  bool one_rank_reads = false;  ///< behind each step, another one each time, and no rank waits for it
+};
+struct Seen {
+  std::vector<double> losses;
+  std::vector<std::vector<double>> values;  ///< behind each step
+};
+
+/// Four steps of two micro-steps on three ranks.
+template <class P>
+Seen train_blocks(const Settings& settings) {
+  constexpr int ranks = 3;
+  std::vector<Seen> seen(ranks);
+  run<P>({.ranks = ranks,
+          .threads_per_rank = 1,
+          .timeout_seconds = 60,
+          .sum_order = settings.sum_order,
+          .async_progress = settings.async_progress},
+         [&](World<P>& world) {
+           int left_out = -1;
+           Engine engine{world, Blocks<P>(96, settings.use, &left_out), AdamW{.lr = 1e-2},
+                         BatchSizes{.micro_batch = 2, .sequence = 8, .accumulate = 2},
+                         EngineConfig{.clip_norm = 1, .bucket_bytes = 200'000, .check_ranks = 3}};
+           Seen& own = seen[static_cast<std::size_t>(world.rank())];
+           for (Size step = 0; step < 4; ++step) {
+             for (Size a = 0; a < 2; ++a) {
+               if (settings.use == Use::skipped_by_ranks) left_out = static_cast<int>(step + world.rank() + 2 * a) % 4;
+               const auto batch = batch_of<Cpu>(world.memory(), 12 * step + 6 * a, 2 * world.data_rank(), 2, 8, 32);
+               engine.backward(engine.forward(batch));
+               const StepReport report = engine.step();
+               if (a == 1) own.losses.push_back(report.loss);
+             }
+             const bool reads = !settings.one_rank_reads || step % ranks == world.rank();
+             own.values.push_back(reads ? values_as_read(engine) : std::vector<double>());
+           }
+           own.values.push_back(values_as_read(engine));
+         });
+  Seen result = seen[0];
+  for (std::size_t r = 0; r < seen.size(); ++r) {
+    CHECK(seen[r].losses == result.losses);
+    CHECK(seen[r].values.back() == result.values.back());
+    for (std::size_t step = 0; step < result.values.size(); ++step)
+      if (!seen[r].values[step].empty()) result.values[step] = seen[r].values[step];
+  }
+  return result;
+}
+
+void check_same(const Seen& a, const Seen& b) {
+  CHECK(same_bits(a.losses, b.losses));
+  REQUIRE(a.values.size() == b.values.size());
+  for (std::size_t step = 0; step < a.values.size(); ++step) CHECK(same_bits(a.values[step], b.values[step]));
+}
+
+constexpr AsyncProgress on = AsyncProgress::on;
+
+}  // namespace
+
+TEST_CASE(
+    "values are the updated ones where a rank reads them, also alone, right behind a step and without a forward") {
+  const Seen off = train_blocks<Policy<F64, Zero<2>, Overlap<Off>>>({});
+  CHECK(off.values[0] != off.values[1]);
+  check_same(train_blocks<Policy<F64, Zero<2>>>({.async_progress = on, .one_rank_reads = true}), off);
+  check_same(train_blocks<Policy<F64, Zero<2>>>({.async_progress = on}), off);
+  check_same(train_blocks<Policy<F64, Zero<2>>>({.one_rank_reads = true}), off);
+  check_same(train_blocks<Policy<F64, Zero<1>>>({.async_progress = on, .one_rank_reads = true}),
+             train_blocks<Policy<F64, Zero<1>, Overlap<Off>>>({}));
+}
+
+TEST_CASE("stages 0 and 1 reduce in one order on all ranks, whatever part of the model each of them uses in a step") {
+  // Stage 0 without progress threads reduces all behind the last backward.
+  for (const Use use : {Use::plain, Use::twice, Use::skipped_by_ranks}) {
+    const Seen late = train_blocks<Policy<F64, Zero<0>>>({.use = use});
+    check_same(train_blocks<Policy<F64, Zero<0>>>({.use = use, .async_progress = on}), late);
+    check_same(train_blocks<Policy<F64, Zero<1>>>({.use = use}), late);
+    check_same(train_blocks<Policy<F64, Zero<1>>>({.use = use, .async_progress = on}), late);
+    check_same(train_blocks<Policy<F64, Zero<1>, Overlap<Off>>>({.use = use, .async_progress = on}), late);
+  }
+}
+
+TEST_CASE("a gradient that is written behind its unit's reduction is reduced, too, in stages 0 and 1 alike") {
+  for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
+    const Settings async{.use = Use::before_its_unit, .async_progress = on, .sum_order = order};
+    Settings alone = async;
+    alone.async_progress = AsyncProgress::off;
+    const Seen twice = train_blocks<Policy<F64, Zero<0>>>(async), once = train_blocks<Policy<F64, Zero<0>>>(alone);
+    check_same(train_blocks<Policy<F64, Zero<1>>>(async), twice);
+    check_same(train_blocks<Policy<F64, Zero<1>>>(alone), twice);
+    CHECK(relative_gap(twice.losses, once.losses) < 1e-12);
+    CHECK(relative_gap(twice.values.back(), once.values.back()) < 1e-9);
+    CHECK(!same_bits(twice.values.back(), train_blocks<Policy<F64, Zero<0>>>({}).values.back()));
+  }
+}
