@@ -90,30 +90,32 @@ template <class P>
 Seen train_blocks(const Settings& settings) {
   constexpr int ranks = 3;
   std::vector<Seen> seen(ranks);
-  run<P>({.ranks = ranks,
-          .threads_per_rank = 1,
-          .timeout_seconds = 60,
-          .sum_order = settings.sum_order,
-          .async_progress = settings.async_progress},
-         [&](World<P>& world) {
-           int left_out = -1;
-           Engine engine{world, Blocks<P>(96, settings.use, &left_out), AdamW{.lr = 1e-2},
-                         BatchSizes{.micro_batch = 2, .sequence = 8, .accumulate = 2},
-                         EngineConfig{.clip_norm = 1, .bucket_bytes = 200'000, .check_ranks = 3}};
-           Seen& own = seen[static_cast<std::size_t>(world.rank())];
-           for (Size step = 0; step < 4; ++step) {
-             for (Size a = 0; a < 2; ++a) {
-               if (settings.use == Use::skipped_by_ranks) left_out = static_cast<int>(step + world.rank() + 2 * a) % 4;
-               const auto batch = batch_of<Cpu>(world.memory(), 12 * step + 6 * a, 2 * world.data_rank(), 2, 8, 32);
-               engine.backward(engine.forward(batch));
-               const StepReport report = engine.step();
-               if (a == 1) own.losses.push_back(report.loss);
-             }
-             const bool reads = !settings.one_rank_reads || step % ranks == world.rank();
-             own.values.push_back(reads ? values_as_read(engine) : std::vector<double>());
-           }
-           own.values.push_back(values_as_read(engine));
-         });
+  run_ranks_of<P>({.ranks = ranks,
+                   .threads_per_rank = 1,
+                   .timeout_seconds = 60,
+                   .sum_order = settings.sum_order,
+                   .async_progress = settings.async_progress},
+                  [&](World<P>& world) {
+                    int left_out = -1;
+                    Engine engine{world, Blocks<P>(96, settings.use, &left_out), AdamW{.lr = 1e-2},
+                                  BatchSizes{.micro_batch = 2, .sequence = 8, .accumulate = 2},
+                                  EngineConfig{.clip_norm = 1, .bucket_bytes = 200'000, .check_ranks = 3}};
+                    Seen& own = seen[static_cast<std::size_t>(world.rank())];
+                    for (Size step = 0; step < 4; ++step) {
+                      for (Size a = 0; a < 2; ++a) {
+                        if (settings.use == Use::skipped_by_ranks)
+                          left_out = static_cast<int>(step + world.rank() + 2 * a) % 4;
+                        const auto batch =
+                            batch_of<Cpu>(world.memory(), 12 * step + 6 * a, 2 * world.data_rank(), 2, 8, 32);
+                        engine.backward(engine.forward(batch));
+                        const StepReport report = engine.step();
+                        if (a == 1) own.losses.push_back(report.loss);
+                      }
+                      const bool reads = !settings.one_rank_reads || step % ranks == world.rank();
+                      own.values.push_back(reads ? values_as_read(engine) : std::vector<double>());
+                    }
+                    own.values.push_back(values_as_read(engine));
+                  });
   Seen result = seen[0];
   for (std::size_t r = 0; r < seen.size(); ++r) {
     CHECK(seen[r].losses == result.losses);
