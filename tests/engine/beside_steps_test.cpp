@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes on beside the program between its calls, under stages 0 to 2: reductions of units that the last backward of a step
-// has left, and the gather of updated values beside the next forward. Bits are those of neither; values are there when read.
+// What goes on beside the program between its calls, under stages 0 to 2: reductions of units that the last backward of
+// a step has left, and the gather of updated values beside the next forward. Bits are as without; values are there when
+// they are read.
 // labels: engine thread
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's bytes per parameter between backward and step: the table of design section 3, up to padding. Stage 1 has those of
-// the table before the last backward of a step, which reduces its gradients: then those of stage 2.
+// A rank's bytes per parameter between backward and step: the table of design section 3, up to padding. Stage 1 has
+// those of the table before the last backward of a step, which reduces its gradients: then those of stage 2.
 // labels: engine
 #include <laws/poison.hpp>
 #include <laws/training_run.hpp>
@@ -16,7 +16,8 @@ struct PerElement {
 };
 
 /// Parameters, gradients and optimizer state of every rank are exactly whole E + split E / N bytes for its E padded
-/// elements, under stage 1 those of `before_last` before the last backward; and the padding is below 64 bytes per parameter and N x 64 bytes per bucket.
+/// elements, under stage 1 those of `before_last` before the last backward; and the padding is below 64 bytes per
+/// parameter and N x 64 bytes per bucket.
 template <class P>
 void check_state(int ranks, Size accumulate, PerElement expected, PerElement before_last) {
   CAPTURE(P::zero_stage);

@@ -12,8 +12,8 @@ namespace dspp {
 enum class UsesOverTp { none, whole, partial };
 
 /// The running micro-step: the pending gradients of each parameter, by its number in the model: those its forward
-/// recorded and its backward has not written. Of each unit, by its number, how often forward entered it and backward has
-/// not left it.
+/// recorded and its backward has not written. Of each unit, by its number: the visits of its forward that its backward
+/// has not left.
 struct CurrentMicroStep {
   int* uses = nullptr;
   int* visits = nullptr;
