@@ -3,6 +3,10 @@
 // a step has left, and the gather of updated values beside the next forward. Bits are as without; values are there when
 // they are read.
 // labels: engine thread
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <dspp/dspp.hpp>
@@ -14,11 +18,14 @@ using namespace dspp::laws;
 
 namespace {
 
-enum class Use { plain, twice, skipped_by_ranks, before_its_unit };
+/// Of three blocks the ranks leave out others in a step; the second is used twice; the first's norm is used before its
+/// unit, or in a part there that runs again in backward.
+struct Use {
+  bool skips = false, twice = false, before = false, before_again = false;
+};
 
-/// Three blocks, of which a rank may leave one out in a step, the second may be used twice, and the first's norm before
-/// its unit.
-template <class P>
+/// Its blocks are units, or parts of the one unit of the model, whose gradients are reduced behind backward.
+template <class P, bool units = true>
 struct Blocks : Layer<P> {
   struct Block : Layer<P> {
     LayerNorm<P> norm;
@@ -32,7 +39,7 @@ struct Blocks : Layer<P> {
   };
 
   VocabParallel<Embedding, P> tokens;
-  InUnit<Block> first, second, third;
+  std::conditional_t<units, InUnit<Block>, Block> first, second, third;
   Use use;
   const int* left_out;  ///< a block's number, or another: none
 
@@ -43,14 +50,21 @@ struct Blocks : Layer<P> {
         third(Block(width)),
         use(how),
         left_out(without) {}
+  const LayerNorm<P>& norm_of_first() const {
+    if constexpr (units)
+      return first.inner.norm;
+    else
+      return first.norm;
+  }
   void visit(auto&& f) { f("tokens", tokens), f("first", first), f("second", second), f("third", third); }
   Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     Hidden<P> x = tokens(ids);
-    if (use == Use::before_its_unit) x = first.inner.norm(x);
+    if (use.before) x = norm_of_first()(x);
+    if (use.before_again) x = recompute(norm_of_first(), x);
     int number = 0;
     for (const auto* block : {&first, &second, &third})
       if (number++ != *left_out) x = (*block)(x);
-    if (use == Use::twice) x = second(x);
+    if (use.twice) x = second(x);
     return cross_entropy<P>(tokens.logits(x), targets, tokens.vocabulary());
   }
 };
@@ -76,47 +90,60 @@ std::vector<double> values_as_read(Engine& engine) {
 }
 
 struct Settings {
-  Use use = Use::plain;
+  Size width = 96;
+  Use use{};
   AsyncProgress async_progress = AsyncProgress::off;
   SumOrder sum_order = SumOrder::rank;
+  bool looks = false;           ///< between backward and step, at a loss and a gradient
   bool one_rank_reads = false;  ///< behind each step, another one each time, and no rank waits for it
 };
 struct Seen {
-  std::vector<double> losses;
+  std::vector<double> losses, looked_at;
   std::vector<std::vector<double>> values;  ///< behind each step
 };
 
 /// Four steps of two micro-steps on three ranks.
-template <class P>
+template <class P, bool units = true>
 Seen train_blocks(const Settings& settings) {
   constexpr int ranks = 3;
   std::vector<Seen> seen(ranks);
-  run_ranks_of<P>({.ranks = ranks,
-                   .threads_per_rank = 1,
-                   .timeout_seconds = 60,
-                   .sum_order = settings.sum_order,
-                   .async_progress = settings.async_progress},
-                  [&](World<P>& world) {
-                    int left_out = -1;
-                    Engine engine{world, Blocks<P>(96, settings.use, &left_out), AdamW{.lr = 1e-2},
-                                  BatchSizes{.micro_batch = 2, .sequence = 8, .accumulate = 2},
-                                  EngineConfig{.clip_norm = 1, .bucket_bytes = 200'000, .check_ranks = 3}};
-                    Seen& own = seen[static_cast<std::size_t>(world.rank())];
-                    for (Size step = 0; step < 4; ++step) {
-                      for (Size a = 0; a < 2; ++a) {
-                        if (settings.use == Use::skipped_by_ranks)
-                          left_out = static_cast<int>(step + world.rank() + 2 * a) % 4;
-                        const auto batch =
-                            batch_of<Cpu>(world.memory(), 12 * step + 6 * a, 2 * world.data_rank(), 2, 8, 32);
-                        engine.backward(engine.forward(batch));
-                        const StepReport report = engine.step();
-                        if (a == 1) own.losses.push_back(report.loss);
-                      }
-                      const bool reads = !settings.one_rank_reads || step % ranks == world.rank();
-                      own.values.push_back(reads ? values_as_read(engine) : std::vector<double>());
-                    }
-                    own.values.push_back(values_as_read(engine));
-                  });
+  std::atomic<Size> have_read = 0;
+  run_ranks_of<P>(
+      {.ranks = ranks,
+       .threads_per_rank = 1,
+       .timeout_seconds = 60,
+       .sum_order = settings.sum_order,
+       .async_progress = settings.async_progress},
+      [&](World<P>& world) {
+        int left_out = -1;
+        Engine engine{world, Blocks<P, units>(settings.width, settings.use, &left_out), AdamW{.lr = 1e-2},
+                      BatchSizes{.micro_batch = 2, .sequence = 8, .accumulate = 2},
+                      EngineConfig{.bucket_bytes = 200'000, .check_ranks = 3}};
+        Seen& own = seen[static_cast<std::size_t>(world.rank())];
+        for (Size step = 0; step < 4; ++step) {
+          for (Size a = 0; a < 2; ++a) {
+            if (settings.use.skips) left_out = static_cast<int>(step + world.rank() + 2 * a) % 4;
+            const auto batch = batch_of<Cpu>(world.memory(), 12 * step + 6 * a, 2 * world.data_rank(), 2, 8, 32);
+            const auto loss = engine.forward(batch);
+            engine.backward(loss);
+            if (settings.looks && a == 1) {
+              own.looked_at.push_back(engine.all_reduce_mean(loss));
+              const auto gradient = engine.gather_gradient("first.norm.weight");
+              own.looked_at.insert(own.looked_at.end(), gradient.data(), gradient.data() + gradient.count());
+            }
+            const StepReport report = engine.step();
+            if (a == 1) own.losses.push_back(report.loss);
+          }
+          const bool reads = !settings.one_rank_reads || step % ranks == world.rank();
+          own.values.push_back(reads ? values_as_read(engine) : std::vector<double>());
+          have_read += reads ? 1 : 0;
+          // Outside of dspp: no call of the others has the gathers go on.
+          for (int i = 0; settings.one_rank_reads && have_read <= step && i < 3000; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          CHECK((!settings.one_rank_reads || have_read > step));
+        }
+        own.values.push_back(values_as_read(engine));
+      });
   Seen result = seen[0];
   for (std::size_t r = 0; r < seen.size(); ++r) {
     CHECK(seen[r].losses == result.losses);
@@ -129,6 +156,7 @@ Seen train_blocks(const Settings& settings) {
 
 void check_same(const Seen& a, const Seen& b) {
   CHECK(same_bits(a.losses, b.losses));
+  CHECK(same_bits(a.looked_at, b.looked_at));
   REQUIRE(a.values.size() == b.values.size());
   for (std::size_t step = 0; step < a.values.size(); ++step) CHECK(same_bits(a.values[step], b.values[step]));
 }
@@ -139,36 +167,46 @@ constexpr AsyncProgress on = AsyncProgress::on;
 
 TEST_CASE(
     "values are the updated ones where a rank reads them, also alone, right behind a step and without a forward") {
-  const Seen off = train_blocks<Policy<F64, Zero<2>, Overlap<Off>>>({});
-  CHECK(off.values[0] != off.values[1]);
-  check_same(train_blocks<Policy<F64, Zero<2>>>({.async_progress = on, .one_rank_reads = true}), off);
-  check_same(train_blocks<Policy<F64, Zero<2>>>({.async_progress = on}), off);
-  check_same(train_blocks<Policy<F64, Zero<2>>>({.one_rank_reads = true}), off);
-  check_same(train_blocks<Policy<F64, Zero<1>>>({.async_progress = on, .one_rank_reads = true}),
-             train_blocks<Policy<F64, Zero<1>, Overlap<Off>>>({}));
+  for (const Size width : {96, 8}) {  // the gathers of the second are too small for a progress thread
+    const Settings reads{.width = width, .async_progress = on, .one_rank_reads = true}, plain{.width = width};
+    const Seen off = train_blocks<Policy<F64, Zero<2>, Overlap<Off>>>(plain);
+    CHECK(off.values[0] != off.values[1]);
+    check_same(train_blocks<Policy<F64, Zero<2>>>(reads), off);
+    check_same(train_blocks<Policy<F64, Zero<2>>>({.width = width, .async_progress = on}), off);
+    check_same(train_blocks<Policy<F64, Zero<2>>>({.width = width, .one_rank_reads = true}), off);
+    check_same(train_blocks<Policy<F64, Zero<1>>>(reads), train_blocks<Policy<F64, Zero<1>, Overlap<Off>>>(plain));
+  }
 }
 
-TEST_CASE("stages 0 and 1 reduce in one order on all ranks, whatever part of the model each of them uses in a step") {
-  // Stage 0 without progress threads reduces all behind the last backward.
-  for (const Use use : {Use::plain, Use::twice, Use::skipped_by_ranks}) {
-    const Seen late = train_blocks<Policy<F64, Zero<0>>>({.use = use});
-    check_same(train_blocks<Policy<F64, Zero<0>>>({.use = use, .async_progress = on}), late);
-    check_same(train_blocks<Policy<F64, Zero<1>>>({.use = use}), late);
-    check_same(train_blocks<Policy<F64, Zero<1>>>({.use = use, .async_progress = on}), late);
-    check_same(train_blocks<Policy<F64, Zero<1>, Overlap<Off>>>({.use = use, .async_progress = on}), late);
+TEST_CASE(
+    "stages 0 and 1 have the bits of one reduction behind backward, whatever part of the model a rank uses where") {
+  for (const Use& use : {Use{}, Use{.twice = true}, Use{.skips = true}, Use{.before = true},
+                         Use{.skips = true, .twice = true, .before = true}}) {
+    const Settings alone{.use = use, .looks = true};
+    Settings async = alone;
+    async.async_progress = on;
+    const Seen behind = train_blocks<Policy<F64, Zero<0>>, false>(alone);
+    check_same(train_blocks<Policy<F64, Zero<0>>>(alone), behind);
+    check_same(train_blocks<Policy<F64, Zero<0>>>(async), behind);
+    check_same(train_blocks<Policy<F64, Zero<1>>>(alone), behind);
+    check_same(train_blocks<Policy<F64, Zero<1>>>(async), behind);
+    check_same(train_blocks<Policy<F64, Zero<1>, Overlap<Off>>>(async), behind);
   }
 }
 
 TEST_CASE("a gradient that is written behind its unit's reduction is reduced, too, in stages 0 and 1 alike") {
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
-    const Settings async{.use = Use::before_its_unit, .async_progress = on, .sum_order = order};
+    const Settings async{.use = {.before_again = true}, .async_progress = on, .sum_order = order, .looks = true};
     Settings alone = async;
     alone.async_progress = AsyncProgress::off;
-    const Seen twice = train_blocks<Policy<F64, Zero<0>>>(async), once = train_blocks<Policy<F64, Zero<0>>>(alone);
+    const Seen twice = train_blocks<Policy<F64, Zero<0>>>(async),
+               once = train_blocks<Policy<F64, Zero<0>>, false>(alone);
+    check_same(train_blocks<Policy<F64, Zero<0>>>(alone), twice);
     check_same(train_blocks<Policy<F64, Zero<1>>>(async), twice);
     check_same(train_blocks<Policy<F64, Zero<1>>>(alone), twice);
     CHECK(relative_gap(twice.losses, once.losses) < 1e-12);
+    CHECK(relative_gap(twice.looked_at, once.looked_at) < 1e-9);
     CHECK(relative_gap(twice.values.back(), once.values.back()) < 1e-9);
-    CHECK(!same_bits(twice.values.back(), train_blocks<Policy<F64, Zero<0>>>({}).values.back()));
+    CHECK(!same_bits(twice.values.back(), once.values.back()));
   }
 }

@@ -58,7 +58,7 @@ class AnyCommunicator {
   }
   void barrier(CallSite site = CallSite::here()) { table_->barrier(model_.get(), site); }
   const Traffic& traffic() const { return table_->traffic(model_.get()); }
-  bool async_progress() const { return table_->async_progress(model_.get()); }
+  bool async_progress(Size bytes) const { return table_->async_progress(model_.get(), bytes); }
 
   /// The wrapped communicator if it is a C; else null.
   template <class C>
@@ -81,7 +81,7 @@ class AnyCommunicator {
     Pending<> (*all_gather_pairs)(void*, std::span<const GatherPair>, PurposeAt);
     void (*barrier)(void*, CallSite);
     const Traffic& (*traffic)(const void*);
-    bool (*async_progress)(const void*);
+    bool (*async_progress)(const void*, Size);
     const detail::HostCalls* host;
   };
 
@@ -102,7 +102,7 @@ class AnyCommunicator {
       [](void* c, std::span<const GatherPair> g, PurposeAt p) { return static_cast<C*>(c)->start_all_gather(g, p); },
       [](void* c, CallSite site) { detail::barrier_at(*static_cast<C*>(c), site); },
       [](const void* c) -> const Traffic& { return static_cast<const C*>(c)->traffic(); },
-      [](const void* c) { return detail::has_async_progress(*static_cast<const C*>(c)); },
+      [](const void* c, Size bytes) { return detail::has_async_progress(*static_cast<const C*>(c), bytes); },
       detail::host_calls<C>(),
   };
 

@@ -49,7 +49,8 @@ namespace dspp {
 /// - Traffic: traffic() counts the bytes that this rank got from the others; complete once every operation is waited
 ///   for. With a progress thread what it returns stays as it was at the call, until the next.
 ///
-/// It may have a member async_progress(): true if operations go on between issue and wait(), whatever this rank does.
+/// It may have a member async_progress(bytes): true if operations to which each rank gives so many bytes go on between
+/// issue and wait(), whatever this rank does.
 template <class C>
 concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,
                                 const PartCounts& parts, int root, Purpose purpose,
@@ -83,9 +84,9 @@ constexpr void barrier_at(C& c, CallSite site) {
 
 /// False of a communicator that does not say.
 template <Communicator C>
-constexpr bool has_async_progress([[maybe_unused]] const C& c) {
-  if constexpr (requires { c.async_progress(); })
-    return c.async_progress();
+constexpr bool has_async_progress([[maybe_unused]] const C& c, [[maybe_unused]] Size bytes) {
+  if constexpr (requires { c.async_progress(bytes); })
+    return c.async_progress(bytes);
   else
     return false;
 }

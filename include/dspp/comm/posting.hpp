@@ -32,7 +32,7 @@ class Posting {
   Pending<> start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose);
   void barrier(CallSite site = CallSite::here());
   const Traffic& traffic() const;
-  bool async_progress() const;
+  bool async_progress(Size bytes) const;
 
   /// A call whose data another transport moves: the ranks compare it, and wait for one another, as for one of the
   /// group's own. Of an all-to-all there is a pair for each rank. `peer` is that of a send or a receive, of which
@@ -175,8 +175,8 @@ const Traffic& Posting<End>::traffic() const {
 }
 
 template <class End>
-bool Posting<End>::async_progress() const {
-  return end_->async_progress();
+bool Posting<End>::async_progress(Size bytes) const {
+  return end_->async_progress(bytes);
 }
 
 template <class End>

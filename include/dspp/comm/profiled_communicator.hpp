@@ -27,7 +27,7 @@ class ProfiledCommunicator {
   int size() const { return told_->inner.size(); }
   SumOrder sum_order() const { return told_->inner.sum_order(); }
   const Traffic& traffic() const { return told_->inner.inner().traffic(); }
-  bool async_progress() const { return told_->inner.async_progress(); }
+  bool async_progress(Size bytes) const { return told_->inner.async_progress(bytes); }
 
   Pending<> start_all_reduce(Buffer x, PurposeAt p);
   Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt p);

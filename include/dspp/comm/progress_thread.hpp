@@ -61,9 +61,12 @@ class ProgressThread {
   }
   /// Within a turn: an operation that moves so many bytes is under way. For few bytes the thread is not woken.
   void begin(Size bytes);
+  /// It is, and goes on with what else is under way, too.
+  bool wakes_for(Size bytes) const { return is_running() && bytes >= worth_a_wake; }
 
  private:
   struct State;
+  static constexpr Size worth_a_wake = 64 * 1024;
   State* state_ = nullptr;
 };
 
@@ -146,8 +149,7 @@ DSPP_INLINE bool ProgressThread::has_thrown() const {
 }
 
 DSPP_INLINE void ProgressThread::begin(Size bytes) {
-  constexpr Size worth_a_wake = 64 * 1024;
-  if (!state_ || bytes < worth_a_wake) return;
+  if (!wakes_for(bytes)) return;
   state_->begins = true;
   state_->changed.notify_all();
 }

@@ -32,7 +32,7 @@ class Paper {
   constexpr Pending<> start_all_gather(std::span<const GatherPair>, PurposeAt) { return {}; }
   constexpr void barrier(CallSite = {}) {}
   constexpr const Traffic& traffic() const { return nothing; }
-  constexpr bool async_progress() const { return true; }
+  constexpr bool async_progress(Size) const { return true; }
 
  private:
   static constexpr Traffic nothing{};
@@ -142,7 +142,7 @@ class Recorder {
     traffic_.count(Collective::barrier, Purpose::scalar, 0);
   }
 
-  constexpr bool async_progress() const { return detail::has_async_progress(inner_); }
+  constexpr bool async_progress(Size bytes) const { return detail::has_async_progress(inner_, bytes); }
   /// The planned traffic of this rank.
   constexpr const Traffic& traffic() const { return traffic_; }
 

@@ -47,7 +47,7 @@ class Nccl {
   Pending<> start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose);
   void barrier(CallSite site = CallSite::here());
   const Traffic& traffic() const;
-  bool async_progress() const { return true; }
+  bool async_progress(Size) const { return true; }
 
  private:
   friend class NcclWorld;

@@ -422,9 +422,9 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   micro.tape_.clear();
   detail::require_means_of_loss(reported);
   inventory().check_uses(micro.uses_, [&] { replicas().complete_all(); });
-  micro.counts_uses_ = false;
+  if (replicas().reduces_units()) start_reductions<T, D>(units());  // behind backward all ranks have started the same
+  micro.counts_uses_ = false, ++micro_steps_;
   undo.cancel();
-  ++micro_steps_;
 }
 
 template <class Model, class Optimizer>

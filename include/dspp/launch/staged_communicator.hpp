@@ -33,7 +33,7 @@ class StagedCommunicator {
   int size() const { return host_.size(); }
   SumOrder sum_order() const { return host_.sum_order(); }
   const Traffic& traffic() const { return host_.traffic(); }
-  bool async_progress() const { return host_.async_progress(); }
+  bool async_progress(Size bytes) const { return host_.async_progress(bytes); }
   void barrier(CallSite site = CallSite::here()) { host_.barrier(site); }
 
   Pending<> start_all_reduce(Buffer x, PurposeAt p) {

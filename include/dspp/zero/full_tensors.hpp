@@ -155,7 +155,9 @@ void collect_gradient(Engine& engine, const Named& named, Tensor<State, 1, D>& w
   for_each_piece(named, [&](const auto& p, auto& b) {
     if (!p.partial_over_tp() && !is_primary_copy(p, tp_rank)) return;
     if (p.has_unreduced_gradient()) add_storage(p, b.gradient, Range{0, b.count});
-    add_storage(p, b.reduced, replicas.owned(b));
+    // Under stage 0 every replica has the whole sum of what is reduced already.
+    const bool is_first = replicas.rule().optimizer_is_split() || replicas.group().rank() == 0;
+    if (is_first) add_storage(p, b.reduced, replicas.owned(b));
   });
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
   if constexpr (needs_loss_scale<T>) whole = ops::scale(std::move(whole), 1 / engine.loss_scale());

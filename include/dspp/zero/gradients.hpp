@@ -8,6 +8,12 @@
 
 namespace dspp {
 
+/// Starts to reduce what is not reduced, of the last units first: in one order on all ranks.
+template <class T, Device D>
+constexpr void start_reductions(const List<Unit<T, D>*>& units) {
+  for (std::size_t i = units.size(); i-- > 0;) units[i]->reduce_for_step();
+}
+
 /// Reduces what is not reduced yet, notes the reduced gradients that changed since, so that the norm is NaN on every
 /// rank, and sums those of shards within nodes across nodes.
 ///
@@ -38,7 +44,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
 
 template <class T, Device D>
 constexpr void finish_reductions(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
-  for (std::size_t i = units.size(); i-- > 0;) units[i]->reduce_for_step();
+  start_reductions(units);
   replicas.complete_all();
   const auto for_each = [&](auto f) {
     for (Unit<T, D>* unit : units)

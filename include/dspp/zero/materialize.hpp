@@ -97,19 +97,22 @@ class Inventory {
   constexpr int count() const { return numbers_; }
   /// What a micro-step counts: of each parameter and of each unit.
   constexpr int counters() const { return numbers_ + static_cast<int>(units.size()); }
-  /// After a backward: checks that every use that a gradient reached produced the parameter's gradient.
+  /// After a backward: checks that every use that a gradient reached produced the parameter's gradient, and forgets
+  /// visits of units.
   ///
   /// Throws   Error(state) with the name of a parameter with pending uses, after `before()`, which completes operations
   ///          in flight
   template <class Before>
-  constexpr void check_uses(const List<int>& uses, Before before) const {
+  constexpr void check_uses(List<int>& counters, Before before) const {
     bool waits = false;
-    for (const int pending : uses) waits |= pending > 0;
+    const auto parameters_end = static_cast<std::size_t>(numbers_);
+    for (std::size_t i = 0; i < parameters_end; ++i) waits |= counters[i] > 0;
+    for (std::size_t i = parameters_end; i < counters.size(); ++i) counters[i] = 0;
     if (!waits) return;
     before();
     for (const auto& named : parameters)
       for (const ParameterBase<D>* p = named.parameter; p; p = p->next_piece)
-        if (uses[static_cast<std::size_t>(p->number)] > 0) fail_of_use(named);
+        if (counters[static_cast<std::size_t>(p->number)] > 0) fail_of_use(named);
   }
 
   template <int Rank>

@@ -2,6 +2,7 @@
 /// The replica axes for units: the groups, the stage's rule, and the bucket operations in flight.
 #pragma once
 
+#include <limits>
 #include <utility>
 
 #include <dspp/autograd/context.hpp>
@@ -116,13 +117,11 @@ class Replicas {
   constexpr CurrentMicroStep& micro_step() { return current_; }
   /// A backward begins, the last of a step or not, which it returns.
   constexpr bool begin_backward(bool is_last) {
-    const bool may = is_last && rule().gradients == Lifetime::until_step && group().size() > 1;
-    reduces_units_ = may && (rule().optimizer_is_split() || detail::has_async_progress(group()));
+    reduces_units_ = is_last && rule().gradients == Lifetime::until_step && group().size() > 1;
     return is_last;
   }
   /// Whether gradients that stay until the step are reduced with the last use of their unit in the running backward, in
-  /// the order of reduce_for_step() of all units, the last one's first. (Without memory to be won, where operations go
-  /// on by themselves.)
+  /// the order of start_reductions() of all units.
   constexpr bool reduces_units() const { return reduces_units_; }
   /// Who hears of reductions from now on; null: nobody.
   constexpr void set_on_reduced(OnReduced<T, D>* who) { on_reduced_ = who; }
@@ -131,6 +130,7 @@ class Replicas {
     ++micro_step_;
     memory_->begin_step();
     if (errors_are_old_) zero_errors();
+    reduces_units_ = false;
   }
 
   /// False if the transport has its own sum order: every stage then uses reduce-scatter, since an all-reduce of the
@@ -225,6 +225,10 @@ class Replicas {
   constexpr void start_refresh(BucketType& b);
   /// Whether that goes on beside what comes next, in any number, until complete_refresh(b) or complete_all().
   constexpr bool refreshes_beside() const { return refreshes_beside_; }
+  /// Whether a bucket's goes on by itself, and has those before it go on.
+  constexpr bool advances_refresh(const BucketType& b) const {
+    return detail::has_async_progress(shards(), slice_of(b) * static_cast<Size>(sizeof(T)));
+  }
   /// With all that were started before it.
   constexpr void complete_refresh(const BucketType& b) {
     if (refreshing_ > 0) complete_refreshes_until(b);
@@ -237,6 +241,7 @@ class Replicas {
 
  private:
   static constexpr int limit = 2;
+  static constexpr Size most_bytes = std::numeric_limits<Size>::max();
   static constexpr int most_gathers_ahead = 8;  ///< a transport has room for 16 operations in flight
   /// What an operation in two hops, of quantized parts or of values on a disk has besides; kept until it completes. In
   /// a list of their own, since few operations have one, and all are moved often.
@@ -256,6 +261,7 @@ class Replicas {
     bool has_hop = false;    ///< the first of `hops_`, when this is the first in flight
     bool is_ahead = false;   ///< a gather that takes no room of others
     bool is_second = false;  ///< hop of a reduction; takes none, either
+    bool adds = false;       ///< the summand is a whole sum
     Pending<> gathering{};   ///< the second of an all-reduce in two operations, completed after `pending`
   };
   /// Of values that are updated: no more than an Operation needs, since every bucket of a step may have one.
@@ -347,8 +353,9 @@ class Replicas {
   List<Hop> hops_;              ///< of those of them that have one
   List<Refresh> refreshes_;     ///< of the last step; older than what is in flight
   std::size_t refreshing_ = 0;  ///< the last ones, which are not complete
+  bool is_async_ = detail::has_async_progress(*shards_, most_bytes);
   bool refreshes_beside_ = config_.traffic.overlaps && rule().optimizer_is_split() && !rule().values_are_split() &&
-                           shards_->size() > 1 && detail::has_async_progress(*shards_);
+                           shards_->size() > 1 && is_async_;
   List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
   Size steps_with_errors_ = 0;  ///< since they were 0
   bool errors_are_old_ = true;
@@ -427,7 +434,7 @@ constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
   Operation reduce{.bucket = &b, .kept = std::exchange(b.gradient, {})};
   if (b.reduced)
-    reduce.summand = reduce.kept;  // of gradients that were written behind a reduction
+    reduce.summand = reduce.kept, reduce.adds = true;  // of gradients that were written behind a reduction
   else
     b.reduced = reduce.kept;
   if (sums_in_rank_order()) {
@@ -457,8 +464,9 @@ constexpr const Storage<Memory<D>>& Replicas<T, D>::slice_for_sum(BucketType& b,
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
-  make_room();
-  if (rule().reduce == Move::all_reduce) return start_all_reduce(b);
+  const bool in_place = rule().reduce == Move::all_reduce;
+  if (!in_place || is_async_) make_room();  // else to wait would gain nothing
+  if (in_place) return start_all_reduce(b);
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   if (checks_reductions()) complete(b);  // a bucket has one digest of a sum
   if (quantizes_gradients()) return start_quantized_reduce(b, PurposeAt(Purpose::gradient).of(subject(b)));

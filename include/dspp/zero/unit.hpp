@@ -78,17 +78,17 @@ class Unit : public ParameterStorage<D> {
   /// A backward begins.
   constexpr void begin_pass() {
     this->gradients.begin_pass();
-    started_ = 0, is_closed_ = is_reduced_ = false;
+    started_ = 0, is_closed_ = trained_ == 0, is_reduced_ = false;
   }
   /// Starts the reduction, in order, of every bucket not yet reduced in this pass, whether or not it received a
   /// gradient on this rank. A bucket without gradients counts as zero. (Of nested units, and of tiles, which have no
   /// boundaries, all ranks must use the same.)
   constexpr void reduce_rest();
-  /// Before a step: starts the reduction of what is not reduced.
+  /// Starts the reduction of what is not reduced.
   constexpr void reduce_for_step();
-  /// After an update, of values that every replica has whole: starts to gather the updated slices. They are waited for
-  /// where the values are next read, if operations go on meanwhile.
-  constexpr void refresh();
+  /// After an update, of values that every replica has whole: starts to gather the updated slices of buckets that
+  /// advance, or of the others. They are waited for where the values are next read, if operations go on meanwhile.
+  constexpr Size refresh(bool advancing);
   /// Discards all gradients, and what was gathered of values that may change.
   constexpr void drop_gradients();
   constexpr void forget_copies() {
@@ -252,7 +252,8 @@ constexpr void Unit<T, D>::enter(Tape<D>& tape) {
   const bool again = tape.context().in_backward;
   begin_range(again ? "backward" : "forward");
   open(again ? Pass::recompute : Pass::forward);
-  if (counts_visits_ && !again && this->micro_step->visits) ++this->micro_step->visits[number_];
+  if (counts_visits_ && !again && (tape.recording() || tape.rehearsing()) && this->micro_step->visits)
+    ++this->micro_step->visits[number_];
   tape.record_boundary([this](Tape<D>&) {
     counts_visits_ ? close() : reduce_rest();
     release();
@@ -266,8 +267,14 @@ template <class T, Device D>
 constexpr void Unit<T, D>::close() {
   int* const visits = this->micro_step->visits;
   if (!visits || --visits[number_] > 0 || !replicas_->reduces_units()) return;
+  for (const ParameterBase<D>* p : parameters_)
+    if (!p->is_frozen() && p->pending_uses() > 0) return;  // it is used outside of its unit, too
   Unit* last = this;
-  for (last->is_closed_ = true; last->next_ && !last->next_->bounded_; last->is_closed_ = true) last = last->next_;
+  is_closed_ = true;
+  while (last->next_ && (!last->next_->bounded_ || last->next_->is_closed_) && !last->next_->is_reduced_) {
+    last = last->next_;
+    last->is_closed_ = true;
+  }
   for (; last && last->is_closed_ && (!last->next_ || last->next_->is_reduced_); last = last->before_)
     if (!std::exchange(last->is_reduced_, true)) last->reduce_for_step();
 }
@@ -380,11 +387,15 @@ constexpr void Unit<T, D>::reduce_for_step() {
 }
 
 template <class T, Device D>
-constexpr void Unit<T, D>::refresh() {
+constexpr Size Unit<T, D>::refresh(bool advancing) {
+  Size started = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(trained_); ++i) {
+    if (replicas_->advances_refresh(buckets_[i]) != advancing) continue;
     replicas_->start_refresh(buckets_[i]);
     if (replicas_->refreshes_beside()) this->values[i].release();
+    ++started;
   }
+  return started;
 }
 
 /// Under stage 3 they are not on their way: the unit is not open.

@@ -57,7 +57,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   int size() const { return static_cast<int>(members_.size()); }
   SumOrder sum_order() const { return sum_order_; }
   const Traffic& traffic() const { return failures_->progress.read(*traffic_, seen_traffic_); }
-  bool async_progress() const { return failures_->progress.is_running(); }
+  bool async_progress(Size bytes) const { return failures_->progress.wakes_for(bytes); }
   double timeout_seconds() const { return failures_->timeout_seconds; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. The channel uses the

@@ -54,7 +54,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   int size() const { return table_->size(); }
   SumOrder sum_order() const { return table_->sum_order; }
   const Traffic& traffic() const { return progress_thread().read(*traffic_, seen_traffic_); }
-  bool async_progress() const { return progress_thread().is_running(); }
+  bool async_progress(Size bytes) const { return progress_thread().wakes_for(bytes); }
   double timeout_seconds() const { return std::chrono::duration<double>(wait_policy_.timeout).count(); }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
