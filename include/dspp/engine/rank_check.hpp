@@ -192,7 +192,8 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
       const auto give = [&](const char* what, const auto* data, Size bytes) {
         f(what, cut, named.name->text, static_cast<const void*>(data), bytes);
       };
-      if (!gradients && resident) give(values, replicas.held_values(b).data() + p.offset, p.count() * static_cast<Size>(sizeof(T)));
+      if (!gradients && resident)
+        give(values, replicas.held_values(b).data() + p.offset, p.count() * static_cast<Size>(sizeof(T)));
       if (part.begin >= part.end) return;
       const Size at = part.begin - own.begin, count = part.count();
       if (p.is_frozen() && (gradients || resident)) return;

@@ -105,9 +105,8 @@ class Inventory {
   template <class Before>
   constexpr void check_uses(List<int>& counters, Before before) const {
     bool waits = false;
-    const auto parameters_end = static_cast<std::size_t>(numbers_);
-    for (std::size_t i = 0; i < parameters_end; ++i) waits |= counters[i] > 0;
-    for (std::size_t i = parameters_end; i < counters.size(); ++i) counters[i] = 0;
+    for (std::size_t unit = 0; unit < units.size(); ++unit) counters[static_cast<std::size_t>(numbers_) + unit] = 0;
+    for (const int pending : counters) waits |= pending > 0;
     if (!waits) return;
     before();
     for (const auto& named : parameters)

@@ -117,7 +117,7 @@ class Replicas {
   constexpr CurrentMicroStep& micro_step() { return current_; }
   /// A backward begins, the last of a step or not, which it returns.
   constexpr bool begin_backward(bool is_last) {
-    reduces_units_ = is_last && rule().gradients == Lifetime::until_step && group().size() > 1;
+    reduces_units_ = is_last && reduces_late_;
     return is_last;
   }
   /// Whether gradients that stay until the step are reduced with the last use of their unit in the running backward, in
@@ -353,9 +353,10 @@ class Replicas {
   List<Hop> hops_;              ///< of those of them that have one
   List<Refresh> refreshes_;     ///< of the last step; older than what is in flight
   std::size_t refreshing_ = 0;  ///< the last ones, which are not complete
+  bool reduces_late_ = rule().gradients == Lifetime::until_step && groups_.all->size() > 1;
   bool is_async_ = detail::has_async_progress(*shards_, most_bytes);
-  bool refreshes_beside_ = config_.traffic.overlaps && rule().optimizer_is_split() && !rule().values_are_split() &&
-                           shards_->size() > 1 && is_async_;
+  bool refreshes_beside_ = config_.traffic.overlaps && shards_->size() > 1 && is_async_&& rule().optimizer_is_split() &&
+                           !rule().values_are_split();
   List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
   Size steps_with_errors_ = 0;  ///< since they were 0
   bool errors_are_old_ = true;
@@ -430,6 +431,7 @@ constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
 /// In place. In two operations, this rank first reduces its slice of the bucket, as under stages 1 to 3.
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
+  if (is_async_) make_room();  // else to wait would gain nothing
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
   Operation reduce{.bucket = &b, .kept = std::exchange(b.gradient, {})};
@@ -464,9 +466,8 @@ constexpr const Storage<Memory<D>>& Replicas<T, D>::slice_for_sum(BucketType& b,
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
-  const bool in_place = rule().reduce == Move::all_reduce;
-  if (!in_place || is_async_) make_room();  // else to wait would gain nothing
-  if (in_place) return start_all_reduce(b);
+  if (rule().reduce == Move::all_reduce) return start_all_reduce(b);
+  make_room();
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   if (checks_reductions()) complete(b);  // a bucket has one digest of a sum
   if (quantizes_gradients()) return start_quantized_reduce(b, PurposeAt(Purpose::gradient).of(subject(b)));

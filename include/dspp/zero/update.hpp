@@ -79,9 +79,9 @@ constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& opt
 template <class T, Device D>
 constexpr void refresh_units(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
   if (!replicas.rule().optimizer_is_split() || replicas.rule().values_are_split()) return;
+  for (Unit<T, D>* unit : units) unit->refresh(false);
   Size advancing = 0;  // they come last, and have the others go on, too
-  for (const bool which : {false, true})
-    for (Unit<T, D>* unit : units) advancing = unit->refresh(which) + (which ? advancing : 0);
+  for (Unit<T, D>* unit : units) advancing += unit->refresh(true);
   if (!replicas.refreshes_beside() || advancing == 0) replicas.complete_all();
 }
 
