@@ -105,7 +105,8 @@ class Inventory {
   template <class Before>
   constexpr void check_uses(List<int>& counters, Before before) const {
     bool waits = false;
-    for (std::size_t unit = 0; unit < units.size(); ++unit) counters[static_cast<std::size_t>(numbers_) + unit] = 0;
+    for (std::size_t unit = 0; units[0]->counts_visits() && unit < units.size(); ++unit)
+      counters[static_cast<std::size_t>(numbers_) + unit] = 0;
     for (const int pending : counters) waits |= pending > 0;
     if (!waits) return;
     before();
