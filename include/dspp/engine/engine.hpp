@@ -85,7 +85,7 @@ class Engine {
   constexpr void backward(const Loss<P>& loss, CallSite site = CallSite::here()) { backward(own_, loss, site); }
   /// The same with a caller's micro-step: up to `accumulate` of one step may be between forward and backward, and their
   /// backwards run in any order that is the same on every rank.
-  constexpr MicroStep<D, B> micro_step() { return MicroStep<D, B>(this, weights_.context(), inventory().counters()); }
+  constexpr MicroStep<D, B> micro_step() { return MicroStep<D, B>(this, weights_.context(), counters()); }
   constexpr Loss<P> forward(MicroStep<D, B>& micro, const B& batch, CallSite site = CallSite::here()) {
     return forward_on(micro, batch, batch, site);
   }
@@ -219,6 +219,7 @@ class Engine {
 
  private:
   friend class detail::StepGraphs<D, B>;
+  constexpr int counters() const { return inventory().counters(weights_.replicas_.rule()); }
   constexpr void set_up();
   /// forward() of a batch from tensors that hold the same.
   constexpr Loss<P> forward_on(MicroStep<D, B>& micro, const B& inputs, const B& batch, CallSite site);
@@ -286,7 +287,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       weights_(world, std::move(model), zero, {&config_.groups, detail::asks_for_matrices<Optimizer>}),
       state_(weights_.replicas()),
       step_targets_(world.memory(), world.replicas()),
-      own_(this, weights_.context(), weights_.inventory().counters()),
+      own_(this, weights_.context(), counters()),
       check_(config.check_ranks, world.size()) {
   detail::check_settings(optimizer, sizes, config);
   detail::check_loss_scale<T>(config);
@@ -423,8 +424,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   detail::require_means_of_loss(reported);
   inventory().check_uses(micro.uses_, [&] { replicas().complete_all(); });
   if (replicas().reduces_units()) start_reductions<T, D>(units());  // behind backward all ranks have started the same
-  micro.counts_uses_ = false, ++micro_steps_;
-  undo.cancel();
+  micro.counts_uses_ = false, ++micro_steps_, undo.cancel();
 }
 
 template <class Model, class Optimizer>

@@ -95,8 +95,10 @@ class Inventory {
   constexpr void check_groups() const;
   /// Number of parameters, pieces counted.
   constexpr int count() const { return numbers_; }
-  /// What a micro-step counts: of each parameter and of each unit.
-  constexpr int counters() const { return numbers_ + static_cast<int>(units.size()); }
+  /// What a micro-step counts: of each parameter, and of each unit if gradients stay until the step.
+  constexpr int counters(const StageRule& rule) const {
+    return numbers_ + (rule.gradients == Lifetime::until_step ? static_cast<int>(units.size()) : 0);
+  }
   /// After a backward: checks that every use that a gradient reached produced the parameter's gradient, and forgets
   /// visits of units.
   ///
@@ -105,8 +107,7 @@ class Inventory {
   template <class Before>
   constexpr void check_uses(List<int>& counters, Before before) const {
     bool waits = false;
-    for (std::size_t unit = 0; units[0]->counts_visits() && unit < units.size(); ++unit)
-      counters[static_cast<std::size_t>(numbers_) + unit] = 0;
+    for (auto i = static_cast<std::size_t>(numbers_); i < counters.size(); ++i) counters[i] = 0;
     for (const int pending : counters) waits |= pending > 0;
     if (!waits) return;
     before();

@@ -25,7 +25,7 @@ constexpr void Replicas<T, D>::complete_oldest() {
   if (on_reduced_ && o.summand) on_reduced_->changes(b);
   if (o.scatters)
     checks_reductions() ? check_scatter(o) : o.summand ? add_summand(o) : void();
-  else if (o.adds)
+  else if (reduces_late_ && o.summand)
     add_summand(o);
   if (on_reduced_) tell_of(o);
 }

@@ -261,7 +261,6 @@ class Replicas {
     bool has_hop = false;    ///< the first of `hops_`, when this is the first in flight
     bool is_ahead = false;   ///< a gather that takes no room of others
     bool is_second = false;  ///< hop of a reduction; takes none, either
-    bool adds = false;       ///< the summand is a whole sum
     Pending<> gathering{};   ///< the second of an all-reduce in two operations, completed after `pending`
   };
   /// Of values that are updated: no more than an Operation needs, since every bucket of a step may have one.
@@ -436,7 +435,7 @@ constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
   Operation reduce{.bucket = &b, .kept = std::exchange(b.gradient, {})};
   if (b.reduced)
-    reduce.summand = reduce.kept, reduce.adds = true;  // of gradients that were written behind a reduction
+    reduce.summand = reduce.kept;  // of gradients that were written behind a reduction
   else
     b.reduced = reduce.kept;
   if (sums_in_rank_order()) {

@@ -47,8 +47,6 @@ class Unit : public ParameterStorage<D> {
   /// The neighbours for prefetching: the unit whose backward is next, and the unit that forward enters next.
   constexpr void link_previous(Unit* unit) { previous_ = unit; }
   constexpr void link_next(Unit* unit) { next_ = unit, unit->before_ = this; }
-  /// A micro-step counts how often forward entered it: gradients stay until the step.
-  constexpr bool counts_visits() const { return counts_visits_; }
   /// Its place in the order in which forward enters units.
   constexpr void set_number(std::size_t number) { number_ = number; }
 
