@@ -117,7 +117,7 @@ class Replicas {
   constexpr CurrentMicroStep& micro_step() { return current_; }
   /// A backward begins, the last of a step or not, which it returns.
   constexpr bool begin_backward(bool is_last) {
-    reduces_units_ = is_last && reduces_late_;
+    reduces_units_ = is_last && reduces_late_ && group().size() > 1;
     return is_last;
   }
   /// Whether gradients that stay until the step are reduced with the last use of their unit in the running backward, in
@@ -349,10 +349,10 @@ class Replicas {
   OffloadFile<D> values_{{Category::parameters, "window of offloaded values"}};
   OffloadDivision divided_{config_.offload.parameters};
   List<Operation> in_flight_;
-  List<Hop> hops_;              ///< of those of them that have one
-  List<Refresh> refreshes_;     ///< of the last step; older than what is in flight
-  std::size_t refreshing_ = 0;  ///< the last ones, which are not complete
-  bool reduces_late_ = rule().gradients == Lifetime::until_step && groups_.all->size() > 1;
+  List<Hop> hops_;                                                ///< of those of them that have one
+  List<Refresh> refreshes_;                                       ///< of the last step; older than what is in flight
+  std::size_t refreshing_ = 0;                                    ///< the last ones, which are not complete
+  bool reduces_late_ = rule().gradients == Lifetime::until_step;  ///< but for units, see begin_backward()
   bool is_async_ = detail::has_async_progress(*shards_, most_bytes);
   bool refreshes_beside_ = config_.traffic.overlaps && shards_->size() > 1 && is_async_&& rule().optimizer_is_split() &&
                            !rule().values_are_split();
