@@ -50,7 +50,6 @@ void profiled_steps(int ranks) {
         const Traffic until = world.traffic();
         static_cast<void>(step().get());
         const Profile profile = profiling.profile();
-        engine.replicas().complete_all();
         const Traffic moved = world.traffic() - until;
         const Plan paper = plan<Gpt<P>>(
             tiny, sizes, {.data = world.data_size(), .bucket_bytes = settings.bucket_bytes, .rank = world.place()});

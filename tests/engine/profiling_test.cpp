@@ -60,7 +60,6 @@ void profiled_steps(int ranks) {
         const Traffic before = world.traffic();
         job.step();
         const Profile profile = profiling.profile();
-        job.engine.replicas().complete_all();
         const Traffic moved = world.traffic() - before;
         const Plan paper = plan<typename Job<P>::Model>(
             small_gpt(0.1), Job<P>::sizes(), {.data = world.data_size(), .bucket_bytes = 8000, .rank = world.place()});

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <dspp/base/config.hpp>
+#include <dspp/base/types.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
 #include <dspp/base/error.hpp>
@@ -17,6 +18,9 @@ namespace dspp {
 /// `automatic`: where a rank has more cores than threads that compute (RunOptions::threads_per_rank), and OpenMP binds
 /// none of these. Results have the same bits with one and without.
 enum class AsyncProgress { automatic, off, on };
+
+/// Of an operation to which a rank gives so many bytes or more its progress thread is woken.
+inline constexpr Size worth_a_wake = 64 * 1024;
 
 /// "auto", "off" or "on".
 const char* name_of(AsyncProgress choice);

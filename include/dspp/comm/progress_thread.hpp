@@ -7,6 +7,7 @@
 
 #include <dspp/base/config.hpp>
 #include <dspp/base/types.hpp>
+#include <dspp/comm/async_progress.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
 #include <atomic>
@@ -66,7 +67,6 @@ class ProgressThread {
 
  private:
   struct State;
-  static constexpr Size worth_a_wake = 64 * 1024;
   State* state_ = nullptr;
 };
 

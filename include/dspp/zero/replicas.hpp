@@ -7,6 +7,7 @@
 
 #include <dspp/autograd/context.hpp>
 #include <dspp/base/list.hpp>
+#include <dspp/comm/async_progress.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/quantized_parts.hpp>
 #include <dspp/zero/bucket.hpp>
@@ -225,10 +226,8 @@ class Replicas {
   constexpr void start_refresh(BucketType& b);
   /// Whether that goes on beside what comes next, in any number, until complete_refresh(b) or complete_all().
   constexpr bool refreshes_beside() const { return refreshes_beside_; }
-  /// Whether a bucket's goes on by itself, and has those before it go on.
-  constexpr bool advances_refresh(const BucketType& b) const {
-    return detail::has_async_progress(shards(), slice_of(b) * static_cast<Size>(sizeof(T)));
-  }
+  /// The bytes that this rank gives to it.
+  constexpr Size refresh_bytes(const BucketType& b) const { return slice_of(b) * static_cast<Size>(sizeof(T)); }
   /// With all that were started before it.
   constexpr void complete_refresh(const BucketType& b) {
     if (refreshing_ > 0) complete_refreshes_until(b);
@@ -354,8 +353,8 @@ class Replicas {
   std::size_t refreshing_ = 0;                                    ///< the last ones, which are not complete
   bool reduces_late_ = rule().gradients == Lifetime::until_step;  ///< but for units, see begin_backward()
   bool is_async_ = detail::has_async_progress(*shards_, most_bytes);
-  bool refreshes_beside_ = config_.traffic.overlaps && shards_->size() > 1 && is_async_&& rule().optimizer_is_split() &&
-                           !rule().values_are_split();
+  bool refreshes_beside_ = is_async_ && config_.traffic.overlaps && shards_->size() > 1 &&
+                           rule().optimizer_is_split() && !rule().values_are_split();
   List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
   Size steps_with_errors_ = 0;  ///< since they were 0
   bool errors_are_old_ = true;

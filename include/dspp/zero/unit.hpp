@@ -86,9 +86,10 @@ class Unit : public ParameterStorage<D> {
   constexpr void reduce_rest();
   /// Starts the reduction of what is not reduced.
   constexpr void reduce_for_step();
-  /// After an update, of values that every replica has whole: starts to gather the updated slices of buckets that
-  /// advance, or of the others. They are waited for where the values are next read, if operations go on meanwhile.
-  constexpr Size refresh(bool advancing);
+  /// After an update, of values that every replica has whole: starts to gather the updated slices of large buckets, or
+  /// of small ones. They are waited for where the values are next read, if operations go on meanwhile. Returns the
+  /// bytes of this rank's largest slice among them.
+  constexpr Size refresh(bool large);
   /// Discards all gradients, and what was gathered of values that may change.
   constexpr void drop_gradients();
   constexpr void forget_copies() {
@@ -387,15 +388,16 @@ constexpr void Unit<T, D>::reduce_for_step() {
 }
 
 template <class T, Device D>
-constexpr Size Unit<T, D>::refresh(bool advancing) {
-  Size started = 0;
+constexpr Size Unit<T, D>::refresh(bool large) {
+  Size largest = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(trained_); ++i) {
-    if (replicas_->advances_refresh(buckets_[i]) != advancing) continue;
+    const Size bytes = replicas_->refresh_bytes(buckets_[i]);
+    if ((bytes >= worth_a_wake) != large) continue;
     replicas_->start_refresh(buckets_[i]);
     if (replicas_->refreshes_beside()) this->values[i].release();
-    ++started;
+    if (bytes > largest) largest = bytes;
   }
-  return started;
+  return largest;
 }
 
 /// Under stage 3 they are not on their way: the unit is not open.

@@ -79,10 +79,13 @@ constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& opt
 template <class T, Device D>
 constexpr void refresh_units(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
   if (!replicas.rule().optimizer_is_split() || replicas.rule().values_are_split()) return;
-  for (Unit<T, D>* unit : units) unit->refresh(false);
-  Size advancing = 0;  // they come last, and have the others go on, too
-  for (Unit<T, D>* unit : units) advancing += unit->refresh(true);
-  if (!replicas.refreshes_beside() || advancing == 0) replicas.complete_all();
+  // Large ones last, on all ranks: a progress thread that is woken for them goes on with the others, too.
+  Size largest = 0;
+  for (const bool large : {false, true})
+    for (Unit<T, D>* unit : units)
+      if (const Size bytes = unit->refresh(large); bytes > largest) largest = bytes;
+  const bool go_on = detail::has_async_progress(replicas.shards(), largest);
+  if (!replicas.refreshes_beside() || !go_on) replicas.complete_all();
 }
 
 }  // namespace dspp
