@@ -7,8 +7,8 @@ members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradien
   ReduceAs<Int8,LoCo> ReduceAs<Int4,LoCo>
   SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
   AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Offload<Optimizer,Host> Offload<Optimizer,Disk>
-  Offload<Parameters,Host> Offload<Parameters,Disk> Offload<Activations,Host> PartitionActivations Overlap<Off>
-  SelectiveRecompute<Norms> SelectiveRecompute<ActivationFunctions> Delayed<1> Speculative ZenFlow Cpu Cuda'
+  Offload<Parameters,Host> Offload<Parameters,Disk> Offload<Activations,Host> Offload<Activations,Disk>
+  PartitionActivations Overlap<Off> SelectiveRecompute<Norms> SelectiveRecompute<ActivationFunctions> Delayed<1> Speculative ZenFlow Cpu Cuda'
 
 # take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".
 take_policy() {
@@ -51,7 +51,8 @@ take_offload() {
       parameters:host) member='Offload<Parameters,Host>' ;;
       parameters:disk) member='Offload<Parameters,Disk>' ;;
       activations:host) member='Offload<Activations,Host>' ;;
-      *) refuse "--offload needs optimizer:host, optimizer:disk, parameters:host, parameters:disk or activations:host, or several with commas between them, but got \"$1\". Write --offload optimizer:disk." ;;
+      activations:disk) member='Offload<Activations,Disk>' ;;
+      *) refuse "--offload needs optimizer:host, optimizer:disk, parameters:host, parameters:disk, activations:host or activations:disk, or several with commas between them, but got \"$1\". Write --offload optimizer:disk." ;;
     esac
     case $offload in *"${member%,*},"*) refuse "--offload needs each of optimizer, parameters and activations once, but got \"$1\". Keep one of them." ;; esac
     offload="$offload${offload:+, }$member"

@@ -50,6 +50,7 @@ struct PolicyName {
     if (P::parameter_tier == dspp::Tier::host) name += ", Offload<Parameters, Host>";
     if (P::parameter_tier == dspp::Tier::disk) name += ", Offload<Parameters, Disk>";
     if (P::activation_tier == dspp::Tier::host) name += ", Offload<Activations, Host>";
+    if (P::activation_tier == dspp::Tier::disk) name += ", Offload<Activations, Disk>";
     if (P::partitions_activations) name += ", PartitionActivations";
     if (P::recomputes_norms) name += ", SelectiveRecompute<Norms>";
     if (P::recomputes_functions) name += ", SelectiveRecompute<ActivationFunctions>";

@@ -2,12 +2,12 @@
 /// Members of a policy that say where what rests.
 // expected-error {{dspp: Policy needs one Offload<Optimizer, where>, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Offload<Parameters, where>, but names several. Keep one.}}
-// expected-error {{dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names}}
-// expected-error {{several. Keep one.}}
+// expected-error {{dspp: Policy needs one Offload<Activations, where> and one PartitionActivations, but}}
+// expected-error {{names several. Keep one.}}
 // expected-error {{dspp: PartitionActivations needs ranks of Tp that keep the same, but the policy has no Tp, or}}
 // expected-error {{splits the sequence over it by SequenceParallel. Drop one of them.}}
-// expected-error {{dspp: Offload<what, where> takes Optimizer and Parameters in Host or Disk, and Activations in}}
-// expected-error {{Host, but got another. Name one of them.}}
+// expected-error {{dspp: Offload<what, where> takes Optimizer, Parameters and Activations in Host or Disk, but got}}
+// expected-error {{another. Name one of them.}}
 // expected-error {{dspp: Offload<Parameters, where> needs parameters that are gathered to be used, but the policy}}
 // expected-error {{has no Zero<3>. Add it, or drop this Offload.}}
 // expected-error {{dspp: Offload<Parameters, Disk> needs Offload<Optimizer, Disk>, since a step that a disk refuses}}
@@ -38,10 +38,10 @@ constexpr int degree = Policy<Offload<Optimizer, Disk>, Offload<Optimizer, Host>
 /// What is not offloaded, and where nothing rests.
 namespace policy_with_unknown_offload {
 #ifdef DSPP_TWIN
-constexpr int degree = Policy<Offload<Optimizer, Host>>::tp;
+constexpr int degree = Policy<Offload<Optimizer, Host>, Offload<Activations, Disk>>::tp;
 #else
 constexpr int degree = Policy<Offload<Disk, Optimizer>>::tp + Policy<Offload<Optimizer, Cpu>>::tp +
-                       Policy<Zero<3>, Offload<Parameters, Cpu>>::tp + Policy<Offload<Activations, Disk>>::tp;
+                       Policy<Zero<3>, Offload<Parameters, Cpu>>::tp + Policy<Offload<Activations, Cpu>>::tp;
 #endif
 }  // namespace policy_with_unknown_offload
 

@@ -394,39 +394,60 @@ TEST_CASE("a step with a refused read or write changes nothing on any rank, and 
   check_refusals<AdamW, 3, F64, Offload<Parameters, Disk>>(std::min<Size>(most, 2));  // which has no masters
 }
 
-TEST_CASE("a refused read of values in a forward or backward ends the run on every rank with the disk's sentence") {
+namespace {
+
+/// What a run of two ranks ends with if the second's disk refuses the `at`-th call of a kind in its forward, or
+/// backward, before it begins a second pass without a fault.
+template <class Offloaded>
+std::string refused_in_pass(FaultyBlocks::Kind kind, Size at, bool forward, Size& calls_made) {
   using P = Policy<F64>;
   const Folder folder(in_memory());
   const std::string path = folder.path.string();
-  const auto train = [&](Size at, bool forward, Size& calls_made) {
-    return sentence_of([&] {
-      run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 20}, [&](World<P>& world) {
-        FaultyBlocks calls;
-        const EngineConfig config{.bucket_bytes = 20000, .offload = {path, world.rank() == 1 ? &calls : nullptr}};
-        using Offloaded = Policy<F64, Zero<3>, Offload<Optimizer, Disk>, Offload<Parameters, Disk>>;
-        Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, config,
-                                     dspp::detail::replica_config<Offloaded>({}, config));
-        const auto batch = batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61);
-        const auto begin = [&] { calls.calls = 0, calls.at = at; };
-        if (forward) begin();
-        auto loss = engine.forward(batch);
-        if (!forward) begin();
-        engine.backward(loss);
-        if (world.rank() == 1) calls_made = calls.calls;
-        calls.at = 0;
-        engine.step();
-      });
+  GptConfig model = small_gpt();
+  if (Offloaded::activation_tier == Tier::disk) model.layers = model.recompute_segments = 5;
+  const std::string sentence = sentence_of([&] {
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 20}, [&](World<P>& world) {
+      FaultyBlocks calls;
+      calls.kind = kind;
+      const EngineConfig config{.bucket_bytes = 20000, .offload = {path, world.rank() == 1 ? &calls : nullptr}};
+      Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(model), AdamW{}, BatchSizes{}, config,
+                                   dspp::detail::replica_config<Offloaded>({}, config));
+      const auto batch = batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61);
+      const auto begin = [&] { calls.calls = 0, calls.at = at; };
+      if (forward) begin();
+      auto loss = engine.forward(batch);
+      if (!forward) begin();
+      engine.backward(loss);
+      if (world.rank() == 1) calls_made = calls.calls;
+      calls.at = 0;
+      engine.step();
     });
-  };
-  for (const bool forward : {true, false}) {
+  });
+  CHECK(fs::is_empty(folder.path));
+  return sentence;
+}
+
+}  // namespace
+
+TEST_CASE("a refused transfer in a forward or backward ends the run on every rank with the disk's sentence") {
+  using Kind = FaultyBlocks::Kind;
+  const auto check = [](auto policy, Kind kind, bool forward, Size least) {
+    using Offloaded = decltype(policy);
+    CAPTURE(forward);
     Size calls = 0, none = 0;
-    CHECK(train(0, forward, calls) == "no error");
-    REQUIRE(calls > 4);
-    for (const Size at : {Size{1}, calls / 2}) {
+    CHECK(refused_in_pass<Offloaded>(kind, 0, forward, calls) == "no error");
+    REQUIRE(calls >= least);
+    for (const Size at : {Size{1}, (calls + 1) / 2}) {
       CAPTURE(at);
-      CHECK(train(at, forward, none).find("BlockFile needs ") != std::string::npos);
+      CHECK(refused_in_pass<Offloaded>(kind, at, forward, none).find("BlockFile needs ") != std::string::npos);
     }
-  }
+  };
+  using Values = Policy<F64, Zero<3>, Offload<Optimizer, Disk>, Offload<Parameters, Disk>>;
+  using Inputs = Policy<F64, Offload<Activations, Disk>>;
+  check(Values{}, Kind::read, true, 5);
+  check(Values{}, Kind::read, false, 5);
+  check(Inputs{}, Kind::write, true, 4);
+  check(Inputs{}, Kind::read, false, 3);
 }
 
 namespace {

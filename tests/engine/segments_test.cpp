@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <laws/folder.hpp>
 #include <laws/sentence_of.hpp>
 #include <laws/small_llama.hpp>
 
@@ -76,7 +77,7 @@ using SmallLlama = Llama<P...>;
 namespace {
 
 /// M in three segments under P and under Q, which differs in where inputs are kept. `saved`: of the bytes of an input
-/// what the device no longer keeps.
+/// what the device no longer keeps, if they are not on a disk, whose windows are larger than these inputs.
 template <template <class...> class M, class P, class Q, class... More>
 void check_kept(const Cell& given, double saved, const OffloadPart& part_on_host = {}) {
   Cell cell = given;
@@ -89,6 +90,9 @@ void check_kept(const Cell& given, double saved, const OffloadPart& part_on_host
       check_plan(plan_of<M<X>>(cell, r), trained.ranks[static_cast<std::size_t>(r)], r);
     return trained;
   };
+  const Folder folder;
+  const std::string path = folder.path.string();
+  cell.offload.folder = path;
   const Trained here = train(P{});
   cell.offload.activations = part_on_host;
   const Trained there = train(Q{});
@@ -109,6 +113,10 @@ void check_kept(const Cell& given, double saved, const OffloadPart& part_on_host
     const auto over_tp = [&](const Trained& trained) { return trained.ranks[r].tp.bytes(Purpose::activation); };
     CHECK(over_tp(there) - over_tp(here) ==
           (Q::partitions_activations ? cell.accumulate * inputs * part * 8 * (tp - 1) : 0));
+    if (Q::activation_tier == Tier::disk) {
+      CHECK(there.ranks[r].disk - here.ranks[r].disk == inputs * io::BlockFile::bytes_of(part * 8));
+      continue;
+    }
     const Size before = here.ranks[r].by_category[Category::activations];
     const Size now = there.ranks[r].by_category[Category::activations];
     CHECK((now < before || moved == 0));
@@ -117,6 +125,20 @@ void check_kept(const Cell& given, double saved, const OffloadPart& part_on_host
 }
 
 }  // namespace
+
+TEST_CASE("inputs that blocks keep on a disk change no bit, and cost what is planned, beside other members") {
+  using OnDisk = Offload<Activations, Disk>;
+  check_kept<Gpt, Policy<F64>, Policy<F64, OnDisk>>({.ranks = 1, .accumulate = 2, .steps = 2, .dropout = 0.1}, 0);
+  check_kept<Gpt, Policy<F64, Zero<3>>, Policy<F64, Zero<3>, OnDisk>>({.ranks = 3, .steps = 2}, 0);
+  using StateOnDisk = Policy<F64, Zero<3>, Offload<Optimizer, Disk>, Offload<Parameters, Disk>>;
+  check_kept<Gpt, StateOnDisk,
+             Policy<F64, Zero<3>, Offload<Optimizer, Disk>, Offload<Parameters, Disk>, Offload<Activations, Disk>>>(
+      {.ranks = 2, .accumulate = 2, .steps = 2}, 0);
+  check_kept<Gpt, Policy<F64, Tp<2>>, Policy<F64, Tp<2>, PartitionActivations, OnDisk>, Tp<2>>(
+      {.ranks = 4, .accumulate = 2, .steps = 2}, 0);
+  check_kept<Gpt, Policy<F64, Tp<2>, SequenceParallel>, Policy<F64, Tp<2>, SequenceParallel, OnDisk>, Tp<2>,
+             SequenceParallel>({.ranks = 2, .steps = 2}, 0);
+}
 
 TEST_CASE("inputs that blocks keep in the host's memory or in parts over Tp change no bit, and cost what is planned") {
   using OnHost = Offload<Activations, Host>;

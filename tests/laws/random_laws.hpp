@@ -188,7 +188,7 @@ std::string pair_fault(const Drawn& drawn, const RandomOutcome& alone) {
   other.split.ranks_per_node = drawn.split.ranks_per_node;
   if (other.split.stage > 0) other.split.traffic = drawn.split.traffic;
   other.split.offloads_parameters = drawn.split.offloads_parameters;
-  other.split.offloads_activations = drawn.split.offloads_activations;
+  other.split.activations = drawn.split.activations;
   other.split.partitions_activations = drawn.split.partitions_activations;
   if (other.task.ignored > 0 || other.task.weighed)
     other.task.model.auxiliary = Auxiliary::none, other.task.model.auxiliary_alone = false;
@@ -310,9 +310,9 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.split.nonfinite != NonFiniteKind::none)
       smaller |= keep_if_it_fails([](Drawn& d) { d.split.nonfinite = NonFiniteKind::none; });
     if (drawn.split.stage > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.split.stage = 0, d.split.traffic = {}; });
-    if (drawn.split.offloads_activations || drawn.split.partitions_activations)
-      smaller |=
-          keep_if_it_fails([](Drawn& d) { d.split.offloads_activations = d.split.partitions_activations = false; });
+    if (drawn.split.activations != Tier::device || drawn.split.partitions_activations)
+      smaller |= keep_if_it_fails(
+          [](Drawn& d) { d.split.activations = Tier::device, d.split.partitions_activations = false; });
     if (drawn.split.offloads_parameters)
       smaller |= keep_if_it_fails([](Drawn& d) { d.split.offloads_parameters = false; });
     if (drawn.split.traffic != ReplicaTraffic{}) smaller |= keep_if_it_fails([](Drawn& d) { d.split.traffic = {}; });
@@ -407,7 +407,8 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
     drawn.split.prefetch_bytes = ahead[seed / 2 % 5], drawn.split.live_bytes = live[seed / 3 % 4];
     drawn.split.traffic.overlaps = seed % 6 != 5;
     drawn.split.offloads_parameters = seed % 5 < 2;
-    drawn.split.offloads_activations = seed % 7 < 3, drawn.split.partitions_activations = seed % 7 % 2 == 0;
+    if (seed % 7 < 4) drawn.split.activations = seed % 7 < 2 ? Tier::host : Tier::disk;
+    drawn.split.partitions_activations = seed % 7 % 2 == 0;
     if (seed % 8 == 3) draw_delay(drawn, static_cast<Size>(seed / 8 % 3));
     if (drawn.split.tier != Tier::disk)
       drawn.split.speculates = seed % 4 == 2, drawn.split.selects_rows = seed % 4 == 1;

@@ -367,7 +367,7 @@ class Trainee {
       replicas.optimizer = split_.tier, replicas.offload.folder = "/tmp";
       if (split_.offloads_parameters && split_.stage == 3)
         replicas.parameters = split_.tier == Tier::disk ? Tier::disk : Tier::host;
-      if (split_.offloads_activations) replicas.activations = Tier::host;
+      replicas.activations = split_.activations;
     }
     return replicas;
   }

@@ -183,7 +183,7 @@ struct DrawnSplit {
   int ranks_per_node = 0;                           ///< 0: all
   ReplicaTraffic traffic{};                         ///< of members that change no result but its rounding
   bool offloads_parameters = false;                 ///< under stage 3, to a disk if the state is there
-  bool offloads_activations = false;                ///< what is kept where parts run again
+  Tier activations = Tier::device;                  ///< of what is kept where parts run again
   bool partitions_activations = false;              ///< the same, over Tp without sequences
   Size prefetch_bytes = next_unit, live_bytes = 0;  ///< under stage 3
   bool speculates = false;                          ///< updates begin in backward

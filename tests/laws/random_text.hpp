@@ -74,7 +74,7 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   if (split.traffic.shards_within_node) text += ", shards within nodes";
   if (split.traffic.secondary_shards) text += ", secondary shards";
   if (split.offloads_parameters) text += split.tier == Tier::disk ? ", parameters there" : ", parameters on the host";
-  if (split.offloads_activations) text += ", activations on the host";
+  if (split.activations != Tier::device) text += std::string(", activations in ") + name_of(split.activations);
   if (split.partitions_activations) text += ", activations in parts";
   if (!split.traffic.overlaps) text += ", no overlap";
   if (split.prefetch_bytes != next_unit) text += ", gathered ahead " + number(split.prefetch_bytes);

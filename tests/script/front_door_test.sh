@@ -282,9 +282,10 @@ try train --offload optimizer:disk,parameters:disk --policy 'Policy<Zero<3>, Off
 called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Offload<Activations,Host>, Offload<Optimizer,Disk>, Offload<Parameters,Disk>>]'
 try train --offload activations:host,optimizer:host --policy 'Policy<>'; exits 0
 called '[-DDSPP_TRAIN_POLICY=Policy<Offload<Activations,Host>, Offload<Optimizer,Host>>]'
+try train --offload activations:disk --policy 'Policy<>'; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Offload<Activations,Disk>>]'
 try train --offload parameters:host --policy 'Policy<Zero<2>, Bf16>'; refuses '--offload parameters:host needs a policy with Zero<3>'; never_called cmake
 try train --offload parameters:disk --policy 'Policy<Zero<3>, Bf16>'; refuses '--offload parameters:disk needs optimizer:disk beside'; never_called cmake
-for text in optimizer:tape parameters '' optimizer:host, ,optimizer:host activations:disk 'optimizer:host parameters:host'; do
+for text in optimizer:tape parameters '' optimizer:host, ,optimizer:host activations:tape 'optimizer:host parameters:host'; do
   try train --offload "$text"; refuses "or several with commas between them, but got \"$text\""; never_called cmake
 done
 try train --steps 3 --offload; refuses 'or several with commas between them, but got ""'

@@ -3,6 +3,7 @@
 /// streams.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include <dspp/autograd/finite_probe.hpp>
@@ -71,9 +72,22 @@ struct Reported {
   Scalar<double, D> value{};
 };
 
+/// A file of what recomputations keep, implemented by zero/input_file.hpp. Function pointers, not virtual functions: see
+/// Tape.
+template <Device D>
+struct InputFile {
+  /// Keeps `bytes` bytes of a storage; returns their number.
+  std::int64_t (*keep)(InputFile&, const Storage<Memory<D>>& from, Size offset, Size bytes) = nullptr;
+  /// Copies them to the beginning of a storage of the device, and forgets them, also if it throws.
+  void (*take)(InputFile&, std::int64_t number, const Storage<Memory<D>>& to) = nullptr;
+  /// Forgets them.
+  void (*drop)(InputFile&, std::int64_t number) noexcept = nullptr;
+};
+
 /// How recomputations keep their inputs until backward (autograd/kept_input.hpp).
 template <Device D>
 struct KeptInputs {
+  InputFile<D>* file = nullptr;             ///< in this file; null: in memory
   Memory<D>* host = nullptr;                ///< in this memory; null: where they are
   bool partitioned = false;                 ///< a part on each rank of Tp, where all have the same
   OffloadDivision division{OffloadPart{}};  ///< of this forward's: which are in `host`

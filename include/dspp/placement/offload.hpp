@@ -38,13 +38,14 @@ struct Host {
   static constexpr Tier tier = Tier::host;
 };
 /// A file of the rank's own in EngineConfig::offload.folder. A step reads the state of one bucket while it updates the
-/// one before and writes the one before that; a pass reads the values of a unit while it computes with the one before.
+/// one before and writes the one before that; a pass reads the values of a unit while it computes with the one before;
+/// an input is written while the forward goes on, and read while backward runs what follows it again.
 struct Disk {
   static constexpr Tier tier = Tier::disk;
 };
 
-/// A member of a policy, one for each What: Optimizer and Parameters in Host or Disk, Activations in Host. It rests
-/// there. Bits are those of the same policy without it. Parameters on a disk need the optimizer's state there.
+/// A member of a policy, one for each What: Optimizer, Parameters and Activations in Host or Disk. It rests there. Bits
+/// are those of the same policy without it. Parameters on a disk need the optimizer's state there.
 ///
 /// Source   Ren et al. 2021, arXiv:2101.06840 (ZeRO-Offload); Rajbhandari et al. 2021, arXiv:2104.07857 (ZeRO-Infinity)
 template <class What, class Where>

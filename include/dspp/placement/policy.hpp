@@ -181,7 +181,7 @@ struct Canonical {
   static_assert(times_named<Role::offload_parameters, M...> <= 1,
                 "dspp: Policy needs one Offload<Parameters, where>, but names several. Keep one.");
   static_assert(times_named<Role::offload_activations, M...> <= 1 && times_named<Role::partition, M...> <= 1,
-                "dspp: Policy needs one Offload<Activations, Host> and one PartitionActivations, but names several. "
+                "dspp: Policy needs one Offload<Activations, where> and one PartitionActivations, but names several. "
                 "Keep one.");
   static_assert(times_named<Role::norms, M...> <= 1 && times_named<Role::functions, M...> <= 1,
                 "dspp: Policy needs one SelectiveRecompute<...> of each kind, but names several. Keep one.");

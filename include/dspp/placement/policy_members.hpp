@@ -202,13 +202,11 @@ struct TierOf {
 template <class What, class Where>
 struct TierOf<Offload<What, Where>> {
   static constexpr bool host = std::is_same_v<Where, Host>;
-  static constexpr bool known = std::is_same_v<What, Activations>
-                                    ? host
-                                    : (std::is_same_v<What, Optimizer> ||
-                                       std::is_same_v<What, Parameters>)&&(host || std::is_same_v<Where, Disk>);
+  static constexpr bool known = (std::is_same_v<What, Optimizer> || std::is_same_v<What, Parameters> ||
+                                 std::is_same_v<What, Activations>)&&(host || std::is_same_v<Where, Disk>);
   static_assert(known,
-                "dspp: Offload<what, where> takes Optimizer and Parameters in Host or Disk, and Activations in Host, "
-                "but got another. Name one of them.");
+                "dspp: Offload<what, where> takes Optimizer, Parameters and Activations in Host or Disk, but got "
+                "another. Name one of them.");
   static constexpr Tier tier = std::conditional_t<known, Where, Host>::tier;
 };
 

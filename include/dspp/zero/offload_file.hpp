@@ -2,7 +2,6 @@
 /// Blocks of buckets that rest in a file, and windows of memory on those in use.
 #pragma once
 
-#include <cstdint>
 #include <exception>
 #include <string>
 #include <utility>
@@ -10,9 +9,7 @@
 #include <dspp/base/at_run_time.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/base/otherwise.hpp>
-#include <dspp/io/block_file.hpp>
-#include <dspp/placement/offload.hpp>
-#include <dspp/tensor/tensor.hpp>
+#include <dspp/zero/file_window.hpp>
 
 namespace dspp {
 
@@ -63,7 +60,7 @@ class OffloadFile {
   template <class T>
   constexpr Tensor<T, 1, D> fetch(std::size_t block, Size offset, Size elements) {
     const Window& window = in_window(block);
-    const Size at = window.begin + io::BlockFile::unit + offset;
+    const Size at = window.payload() + offset;
     return Tensor<T, 1, D>::view(window.storage, at / static_cast<Size>(sizeof(T)), Shape<1>{{elements}});
   }
   /// What is fetched next of the block is changed until another block is fetched.
@@ -124,13 +121,10 @@ class OffloadFile {
       return offset + ((slot == 1) != other ? io::BlockFile::bytes_of(bytes) : 0);
     }
   };
-  struct Window {
+  struct Window : detail::FileWindow<D> {
     std::size_t block = none;
-    Storage<Memory<D>> storage;
-    Size begin = 0;  ///< of the block in the storage, which is aligned for the file
     bool is_changed = false, is_writing = false;
     std::int64_t since = 0;  ///< the number of its write
-    io::Transfer transfer{};
   };
 
   constexpr Window* find(std::size_t block) {
@@ -176,20 +170,16 @@ class OffloadFile {
     if (!free) retire(*(free = oldest));
     const Place& place = places_[block];
     Window& window = *free;
-    constexpr Size unit = io::BlockFile::unit;
-    const Size bytes = io::BlockFile::bytes_of(place.bytes);
-    window.storage = Storage<Memory<D>>(*memory_, bytes + unit - block_alignment, uses_.category, uses_.label);
+    window.allocate(*memory_, place.bytes, uses_.category, uses_.label);
     window.block = block;
     detail::Otherwise unread([&] { release(window); });
-    std::byte* const data = window.storage.data();
-    window.begin = data ? (unit - static_cast<Size>(reinterpret_cast<std::uintptr_t>(data) % unit)) % unit : 0;
     const std::int64_t version = place.is_written ? place.next_version : place.version;
     if (version == 0) {
-      zero_bytes<D>(window.storage, window.begin, bytes);
-    } else if (data) {
+      zero_bytes<D>(window.storage, window.begin, io::BlockFile::bytes_of(place.bytes));
+    } else if (std::byte* const data = window.header()) {
       wait_for_operations<D>(*memory_);  // which used what was in this memory before
-      window.transfer = file().start_read(place.slot_offset(place.is_written), label(block, version),
-                                          data + window.begin, place.bytes);
+      window.transfer =
+          file().start_read(place.slot_offset(place.is_written), label(block, version), data, place.bytes);
     }
     unread.cancel();
     return window;
@@ -203,11 +193,10 @@ class OffloadFile {
   constexpr void start_write(Window& window) {
     Place& place = places_[window.block];
     const std::int64_t version = ++versions_;
-    if (std::byte* const data = window.storage.data()) {
+    if (std::byte* const data = window.header()) {
       file().extend(place.offset + 2 * io::BlockFile::bytes_of(place.bytes));
       wait_for_operations<D>(*memory_);
-      window.transfer =
-          file().start_write(place.slot_offset(true), label(window.block, version), data + window.begin, place.bytes);
+      window.transfer = file().start_write(place.slot_offset(true), label(window.block, version), data, place.bytes);
     }
     window.is_writing = true, window.since = ++writes_;
     place.next_version = version, place.is_written = true;
@@ -222,10 +211,8 @@ class OffloadFile {
     unwritten.cancel();
     release(window);
   }
-  /// The transfer ends before its memory is given back.
   static constexpr void release(Window& window) {
-    window.transfer = {};
-    window.storage.release();
+    window.free();
     window.block = none, window.is_changed = window.is_writing = false;
   }
   static constexpr io::BlockLabel label(std::size_t block, std::int64_t version) {
@@ -233,12 +220,7 @@ class OffloadFile {
   }
   io::BlockFile& file() {
     io::BlockFile& file = file_.get_or_make();
-    if (file.is_open()) return file;
-    if (folder_->empty())
-      fail(ErrorCode::usage,
-           "dspp: Offload<what, Disk> needs a folder for a file, but the OffloadConfig of the engine or of its weights "
-           "names none. Set EngineConfig{.offload = {.folder = \"...\"}}.");
-    file.open(*folder_, calls_);
+    if (!file.is_open()) detail::open_offload_file(file, *folder_, calls_);
     return file;
   }
 

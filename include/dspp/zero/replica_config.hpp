@@ -43,7 +43,7 @@ struct ReplicaConfig {
   template <Device D>
   constexpr bool uses_host() const {
     return optimizer == Tier::host || parameters != Tier::device || activations == Tier::host ||
-           (optimizer == Tier::disk && !imitates_host<D>);
+           ((optimizer == Tier::disk || activations == Tier::disk) && !imitates_host<D>);
   }
 };
 

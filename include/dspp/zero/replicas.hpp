@@ -11,6 +11,7 @@
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/quantized_parts.hpp>
 #include <dspp/zero/bucket.hpp>
+#include <dspp/zero/input_file.hpp>
 #include <dspp/zero/offload_file.hpp>
 #include <dspp/zero/overlap_clock.hpp>
 #include <dspp/zero/reduction_check.hpp>
@@ -29,7 +30,7 @@ class Replicas {
 
   constexpr Replicas(Memory<D>& memory, CommunicatorOf<D>& group, const ReplicaConfig& config)
       : memory_(&memory), groups_{&group}, shards_(&group), config_(config) {
-    open_values();
+    open_files();
   }
   /// `host`: if the configuration uses it; it must outlive the buckets.
   ///
@@ -67,9 +68,10 @@ class Replicas {
   /// The range whose values are resident on this rank.
   constexpr Range held(const BucketType& b) const { return rule().values_are_split() ? owned(b) : Range{0, b.count}; }
   constexpr bool values_are_on_disk() const { return config_.parameters == Tier::disk; }
-  /// The file of the values, if they are on a disk.
+  /// The file of the values, if they are on a disk; that of what recomputations keep, null if they keep it in memory.
   constexpr OffloadFile<D>& value_file() { return values_; }
-  constexpr Size disk_bytes() const { return values_.bytes(); }
+  constexpr KeptInputFile<D>* input_file() { return inputs_.is_open() ? &inputs_ : nullptr; }
+  constexpr Size disk_bytes() const { return values_.bytes() + inputs_.bytes(); }
   /// Allocates the values of a bucket, zeroed. In order of the buckets' numbers.
   constexpr void add_values(BucketType& b) {
     const Size count = held(b).count(), bytes = count * static_cast<Size>(sizeof(T));
@@ -288,8 +290,10 @@ class Replicas {
     return errors_.empty() ? nullptr : (errors_[block_of(b)].*which).template element<G>(0);
   }
   static constexpr std::size_t block_of(const BucketType& b) { return static_cast<std::size_t>(b.number - 1); }
-  constexpr void open_values() {
-    if (values_are_on_disk()) values_.open(imitates_host<D> ? *memory_ : *host_, config_.offload);
+  constexpr void open_files() {
+    Memory<D>* const of_windows = imitates_host<D> ? memory_ : host_;
+    if (values_are_on_disk()) values_.open(*of_windows, config_.offload);
+    if (config_.activations == Tier::disk) inputs_.open(*memory_, *of_windows, config_.offload);
   }
   constexpr bool shards_within_node() const { return config_.traffic.shards_within_node; }
   constexpr bool keeps_secondary_shards() const { return config_.traffic.secondary_shards && nodes() > 1; }
@@ -346,6 +350,7 @@ class Replicas {
   CommunicatorOf<D>* shards_;
   ReplicaConfig config_;
   OffloadFile<D> values_{{Category::parameters, "window of offloaded values"}};
+  KeptInputFile<D> inputs_;
   OffloadDivision divided_{config_.offload.parameters};
   List<Operation> in_flight_;
   List<Hop> hops_;                                                ///< of those of them that have one
@@ -357,19 +362,16 @@ class Replicas {
                            rule().optimizer_is_split() && !rule().values_are_split();
   List<Errors> errors_;         ///< by the buckets' numbers, under LoCo
   Size steps_with_errors_ = 0;  ///< since they were 0
-  bool errors_are_old_ = true;
+  bool errors_are_old_ = true, is_timed_ = false, reduces_units_ = false;
   ReductionCheck check_ = ReductionCheck::none;
   ReductionPrints<D> prints_;
   int most_of_next_unit_ = config_.traffic.overlaps ? limit : 0;
   int buckets_ = 0, gathers_ahead_ = 0, second_hops_ = 0;
-  Size ahead_bytes_ = 0;  ///< of values gathered and not used
+  Size ahead_bytes_ = 0, counted_ = 0;  ///< of values gathered and not used; whose time the clock has
   bool gathers_in_hops_ = keeps_secondary_shards() || config_.traffic.gather_bits > 0 || values_are_on_disk();
-  bool is_timed_ = false;
   OverlapClock clock_{};
-  Size counted_ = 0;  ///< bytes whose time the clock has
   CurrentMicroStep current_{};
   std::int64_t micro_step_ = 0;
-  bool reduces_units_ = false;
   OnReduced<T, D>* on_reduced_ = nullptr;
 };
 
@@ -388,7 +390,7 @@ constexpr Replicas<T, D>::Replicas(Memory<D>& memory, Memory<D>* host, const Rep
   require(fits || !config.traffic.needs_nodes(), "dspp: Shards<Within<Node>>, SecondaryShards and ReduceAs need as many ranks on each node, in a row, but they differ. Start as many.",
           ErrorCode::placement, {{"replicas", groups.all->size()}});
   // clang-format on
-  open_values();
+  open_files();
 }
 
 template <class T, Device D>

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file of kept inputs: random orders of keeping, taking and dropping, as recomputations within one another make them;
+// the memory and file of the same calls on paper; a disk that refuses a transfer.
+// labels: zero
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <dspp/tensor/tensor.hpp>
+#include <dspp/zero/input_file.hpp>
+#include <laws/folder.hpp>
+#include <laws/sentence_of.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+struct Call {
+  enum class What { keep, take, drop } what = What::keep;
+  Size bytes = 0;         ///< that are kept
+  std::size_t which = 0;  ///< of those that are kept, the one taken or dropped
+};
+
+/// Mostly the one kept last is taken, as a backward does.
+std::vector<Call> random_calls(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t end) { return static_cast<std::size_t>(random() % end); };
+  std::vector<Call> calls;
+  const Size largest = seed % 3 == 0 ? 300000 : 9000;
+  std::size_t kept = 0;
+  for (int i = 0; i < 60; ++i) {
+    if (kept == 0 || below(2) == 0) {
+      calls.push_back({Call::What::keep, static_cast<Size>(below(6) == 0 ? 0 : random() % largest), 0});
+      ++kept;
+      continue;
+    }
+    const std::size_t which = below(4) == 0 ? below(kept) : kept - 1;
+    calls.push_back({below(5) == 0 ? Call::What::drop : Call::What::take, 0, which});
+    --kept;
+  }
+  return calls;
+}
+
+/// The calls on a device. `check(input, bytes)` of what was taken.
+template <class D, class New, class Check>
+void make_calls(KeptInputFile<D>& file, Memory<D>& memory, const std::vector<Call>& calls, New new_input, Check check) {
+  struct Kept {
+    int input = 0;
+    Size bytes = 0;
+    dspp::detail::BytesInFile<D> in_file;
+  };
+  std::vector<Kept> kept;
+  const auto room = [&](Size bytes) { return Storage<Memory<D>>(memory, bytes, Category::activations, "input"); };
+  int inputs = 0;
+  for (const Call& call : calls) {
+    if (call.what == Call::What::keep) {
+      const Storage<Memory<D>> from = room(call.bytes + 3);
+      new_input(++inputs, from, call.bytes);
+      kept.push_back({inputs, call.bytes, dspp::detail::BytesInFile<D>(file, from, 3, call.bytes)});
+      continue;
+    }
+    const auto at = kept.begin() + static_cast<std::ptrdiff_t>(call.which);
+    if (call.what == Call::What::take) {
+      const Storage<Memory<D>> to = room(at->bytes);
+      at->in_file.take(to);
+      check(at->input, to, at->bytes);
+    }
+    kept.erase(at);
+  }
+}
+
+std::byte byte_at(int input, Size i) {
+  return static_cast<std::byte>((static_cast<Size>(input) * 37 + i * i + i / 251) & 255);
+}
+void fill(int input, const Storage<Pool>& from, Size bytes) {
+  for (Size i = 0; i < bytes; ++i) from.data()[i + 3] = byte_at(input, i);
+}
+bool is_input(int input, const Storage<Pool>& to, Size bytes) {
+  for (Size i = 0; i < bytes; ++i)
+    if (to.data()[i] != byte_at(input, i)) return false;
+  return true;
+}
+
+/// Refuses the n-th call of a kind.
+struct Refusing : io::BlockCalls {
+  bool writes = false;
+  Size at = 0, calls = 0;
+  bool uses_ring = true;
+  std::mutex mutex;
+  void before(io::BlockPiece& piece) noexcept override {
+    const std::scoped_lock turn(mutex);
+    if (piece.writes == writes && ++calls == at) piece.error = EIO;
+  }
+  int extend(int descriptor, Size offset, Size bytes) override {
+    return full && offset + bytes > 40000 ? ENOSPC : BlockCalls::extend(descriptor, offset, bytes);
+  }
+  bool full = false;
+};
+
+}  // namespace
+
+TEST_CASE("inputs are what they were, in any order, in the memory and file that paper states") {
+  using Paper = MetaOf<Cpu>;
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    CAPTURE(seed);
+    const std::vector<Call> calls = random_calls(seed);
+    const Folder folder(in_memory());
+    const std::string path = folder.path.string();
+    Pool pool;
+    Size taken = 0;
+    KeptInputFile<Cpu> file;
+    CHECK(!file.is_open());
+    file.open(pool, pool, {.folder = path});
+    make_calls<Cpu>(file, pool, calls, fill, [&](int input, const Storage<Pool>& to, Size bytes) {
+      CHECK(is_input(input, to, bytes));
+      ++taken;
+    });
+    CHECK(taken > 5);
+    Memory<Paper> memory;
+    KeptInputFile<Paper> paper;
+    paper.open(memory, memory, {});
+    make_calls<Paper>(
+        paper, memory, calls, [](auto&&...) {}, [](auto&&...) {});
+    CHECK(memory.peak() == pool.peak());
+    CHECK(memory.live() == pool.live());
+    CHECK(paper.bytes() == file.bytes());
+    CHECK(fs::is_empty(folder.path));
+  }
+}
+
+TEST_CASE("a backward finds two windows, and a file of what was kept at once") {
+  const Folder folder(in_memory());
+  const std::string path = folder.path.string();
+  Pool pool;
+  KeptInputFile<Cpu> file;
+  file.open(pool, pool, {.folder = path});
+  constexpr Size bytes = 10000, window = io::BlockFile::bytes_of(bytes) + 4096;
+  std::vector<Call> calls;
+  for (int step = 0; step < 3; ++step) {
+    for (int i = 0; i < 7; ++i) calls.push_back({Call::What::keep, bytes, 0});
+    for (std::size_t i = 7; i-- > 0;) calls.push_back({Call::What::take, 0, i});
+  }
+  make_calls<Cpu>(file, pool, calls, fill,
+                  [&](int input, const Storage<Pool>& to, Size count) { CHECK(is_input(input, to, count)); });
+  CHECK(file.bytes() == 7 * io::BlockFile::bytes_of(bytes));
+  CHECK(pool.live() == 0);
+  CHECK(pool.peak() <= 2 * window + bytes);
+}
+
+TEST_CASE("a refused transfer is a sentence where it is waited for, and what is kept later is kept") {
+  for (const bool writes : {true, false}) {
+    CAPTURE(writes);
+    Size calls_made = 0, refused = 0;
+    for (Size at = 0; at <= calls_made; ++at) {
+      CAPTURE(at);
+      const Folder folder(in_memory());
+      const std::string path = folder.path.string();
+      Pool pool;
+      Refusing calls;
+      calls.writes = writes, calls.at = at;
+      {
+        KeptInputFile<Cpu> file;
+        file.open(pool, pool, {.folder = path, .calls = &calls});
+        std::vector<Call> pass;
+        for (int i = 0; i < 5; ++i) pass.push_back({Call::What::keep, 9000, 0});
+        for (std::size_t i = 5; i-- > 0;) pass.push_back({Call::What::take, 0, i});
+        const auto check = [](int input, const Storage<Pool>& to, Size bytes) { CHECK(is_input(input, to, bytes)); };
+        const std::string sentence = sentence_of([&] { make_calls<Cpu>(file, pool, pass, fill, check); });
+        if (at == 0) calls_made = calls.calls;
+        if (sentence != "no error") {
+          CHECK(sentence.starts_with("dspp: BlockFile needs "));
+          CHECK(sentence.find(" at offset ") != std::string::npos);
+          ++refused;
+        }
+        CHECK(pool.live() == 0);
+        calls.at = 0;
+        CHECK(sentence_of([&] { make_calls<Cpu>(file, pool, pass, fill, check); }) == "no error");
+      }
+      CHECK(pool.live() == 0);
+    }
+    CHECK(calls_made >= 4);
+    CHECK(refused >= 3);
+  }
+}
+
+TEST_CASE("a full disk is a sentence, and a file needs a folder") {
+  const Folder folder(in_memory());
+  const std::string path = folder.path.string();
+  Pool pool;
+  Refusing calls;
+  calls.full = true;
+  KeptInputFile<Cpu> file;
+  file.open(pool, pool, {.folder = path, .calls = &calls});
+  const std::vector<Call> pass(9, {Call::What::keep, 9000, 0});
+  CHECK(sentence_of([&] {
+          make_calls<Cpu>(file, pool, pass, fill, [](auto&&...) {});
+        }).find("No space left on device") != std::string::npos);
+  CHECK(pool.live() == 0);
+  KeptInputFile<Cpu> nowhere;
+  CHECK(sentence_of([&] { nowhere.open(pool, pool, {}); }).starts_with("dspp: Offload<what, Disk> needs a folder"));
+}
