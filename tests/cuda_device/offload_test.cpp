@@ -98,6 +98,12 @@ TEST_CASE("on a GPU, slices of values and gradients, and inputs of blocks, in th
   check_same_bits(files, resident);
   check_less(files, values);
   CHECK(files.ranks[0].disk > both.ranks[0].disk);
+  const Trained kept = Of::train<Zero<3>, Offload<Activations, Disk>>(cell);
+  check_same_bits(kept, resident);
+  CHECK(kept.ranks[0].by_category[Category::activations] < resident.ranks[0].by_category[Category::activations]);
+  CHECK(kept.ranks[0].host > 0);  // windows
+  CHECK(kept.ranks[0].disk > 0);
+  CHECK(fs::is_empty(folder.path));
 }
 
 TEST_CASE("on a GPU, states that are moved to the host's memory between steps, and back, give the same bits") {

@@ -72,8 +72,8 @@ struct Reported {
   Scalar<double, D> value{};
 };
 
-/// A file of what recomputations keep, implemented by zero/input_file.hpp. Function pointers, not virtual functions: see
-/// Tape.
+/// A file of what recomputations keep, implemented by zero/input_file.hpp. Function pointers, not virtual functions:
+/// see Tape.
 template <Device D>
 struct InputFile {
   /// Keeps `bytes` bytes of a storage; returns their number.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The input of a recomputation until its backward: as it is, in the host's memory, in a file, or a part on each rank of
-/// Tp.
+/// The input of a recomputation until its backward: as it is, in the host's memory, in a file, or a part on each rank
+/// of Tp.
 #pragma once
 
 #include <algorithm>

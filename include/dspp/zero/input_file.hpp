@@ -22,7 +22,8 @@ namespace dspp {
 ///          each transfer
 /// Memory   windows of the input that is written, until it is taken or the next one is kept, and of the one that is
 ///          read ahead. Of a file the most that was kept at once, each input with 8 KiB at most
-/// Throws   Error(file) for what a disk refuses, in the forward or backward in which it is waited for
+/// Throws   Error(usage) if no folder is named, Error(file) for what a disk refuses, in the forward or backward that
+///          waits for it
 template <Device D>
 class KeptInputFile : public InputFile<D> {
  public:
@@ -34,12 +35,10 @@ class KeptInputFile : public InputFile<D> {
   KeptInputFile(const KeptInputFile&) = delete;
   KeptInputFile& operator=(const KeptInputFile&) = delete;
 
-  /// `memory`: of the windows, which the host reaches.
-  ///
-  /// Throws   Error(usage) if no folder is named, Error(file) if it takes no file
+  /// Before the first input. `memory`: of the windows, which the host reaches.
   constexpr void open(Memory<D>& device, Memory<D>& memory, const OffloadConfig& config) {
-    device_ = &device, memory_ = &memory;
-    if constexpr (D::real) detail::open_offload_file(file_.get_or_make(), std::string(config.folder), config.calls);
+    device_ = &device, memory_ = &memory, calls_ = config.calls;
+    if (!__builtin_is_constant_evaluated()) folder_.get_or_make() = config.folder;
   }
   constexpr bool is_open() const { return memory_ != nullptr; }
   /// The bytes of the file.
@@ -73,9 +72,11 @@ class KeptInputFile : public InputFile<D> {
             bytes);
     own.end_ = std::max(own.end_, input.end());
     if (std::byte* const header = window.header()) {
-      own.file_->extend(own.end_);
+      io::BlockFile& blocks = own.file_.get_or_make();
+      if (!blocks.is_open()) detail::open_offload_file(blocks, *own.folder_, own.calls_);
+      blocks.extend(own.end_);
       wait_for_operations<D>(*own.memory_);
-      window.transfer = own.file_->start_write(input.offset, label(input), header, bytes);
+      window.transfer = blocks.start_write(input.offset, label(input), header, bytes);
     }
     unkept.cancel(), unwritten.cancel();
     return input.number;
@@ -138,6 +139,8 @@ class KeptInputFile : public InputFile<D> {
   List<Input> inputs_{};  ///< by numbers; the last one is kept
   Size end_ = 0;
   std::int64_t numbers_ = 0;
+  AtRunTime<std::string> folder_;
+  io::BlockCalls* calls_ = nullptr;
   AtRunTime<io::BlockFile> file_;  ///< declared before the windows, whose transfers end before it
   Window written_{}, read_{};
 };
