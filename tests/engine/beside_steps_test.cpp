@@ -12,6 +12,7 @@
 #include <dspp/dspp.hpp>
 #include <laws/contributions.hpp>
 #include <laws/strategy.hpp>
+#include <laws/tcp_processes.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -84,6 +85,7 @@ struct ReadsValues {
 template <class Engine>
 std::vector<double> values_as_read(Engine& engine) {
   std::vector<double> all;
+  if (Engine::P::zero_stage == 3) return all;  // whose values are not there
   ReadsValues reader{all};
   walk(const_cast<std::remove_cvref_t<decltype(engine.model())>&>(engine.model()), reader);
   return all;
@@ -102,48 +104,55 @@ struct Seen {
   std::vector<std::vector<double>> values;  ///< behind each step
 };
 
-/// Four steps of two micro-steps on three ranks.
+constexpr int ranks = 3;
+
+/// Four steps of two micro-steps. `have_read`: how many ranks have read the values behind a step.
+template <class P, bool units>
+Seen train_rank(World<P>& world, const Settings& settings, std::atomic<Size>& have_read) {
+  Seen own;
+  int left_out = -1;
+  Engine engine{world, Blocks<P, units>(settings.width, settings.use, &left_out), AdamW{.lr = 1e-2},
+                BatchSizes{.micro_batch = 2, .sequence = 8, .accumulate = 2},
+                EngineConfig{.bucket_bytes = 200'000, .check_ranks = 3}};
+  for (Size step = 0; step < 4; ++step) {
+    for (Size a = 0; a < 2; ++a) {
+      if (settings.use.skips) left_out = static_cast<int>(step + world.rank() + 2 * a) % 4;
+      const auto batch = batch_of<Cpu>(world.memory(), 12 * step + 6 * a, 2 * world.data_rank(), 2, 8, 32);
+      const auto loss = engine.forward(batch);
+      engine.backward(loss);
+      if (settings.looks && a == 1) {
+        own.looked_at.push_back(engine.all_reduce_mean(loss));
+        const auto gradient = engine.gather_gradient("first.norm.weight");
+        own.looked_at.insert(own.looked_at.end(), gradient.data(), gradient.data() + gradient.count());
+      }
+      const StepReport report = engine.step();
+      if (a == 1) own.losses.push_back(report.loss);
+    }
+    const bool reads = !settings.one_rank_reads || step % ranks == world.rank();
+    own.values.push_back(reads ? values_as_read(engine) : std::vector<double>());
+    have_read += reads ? 1 : 0;
+    // Outside of dspp: no call of the others has the gathers go on.
+    for (int i = 0; settings.one_rank_reads && have_read <= step && i < 3000; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK((!settings.one_rank_reads || have_read > step));
+  }
+  own.values.push_back(values_as_read(engine));
+  return own;
+}
+
+/// On three thread ranks.
 template <class P, bool units = true>
 Seen train_blocks(const Settings& settings) {
-  constexpr int ranks = 3;
   std::vector<Seen> seen(ranks);
   std::atomic<Size> have_read = 0;
-  run_ranks_of<P>(
-      {.ranks = ranks,
-       .threads_per_rank = 1,
-       .timeout_seconds = 60,
-       .sum_order = settings.sum_order,
-       .async_progress = settings.async_progress},
-      [&](World<P>& world) {
-        int left_out = -1;
-        Engine engine{world, Blocks<P, units>(settings.width, settings.use, &left_out), AdamW{.lr = 1e-2},
-                      BatchSizes{.micro_batch = 2, .sequence = 8, .accumulate = 2},
-                      EngineConfig{.bucket_bytes = 200'000, .check_ranks = 3}};
-        Seen& own = seen[static_cast<std::size_t>(world.rank())];
-        for (Size step = 0; step < 4; ++step) {
-          for (Size a = 0; a < 2; ++a) {
-            if (settings.use.skips) left_out = static_cast<int>(step + world.rank() + 2 * a) % 4;
-            const auto batch = batch_of<Cpu>(world.memory(), 12 * step + 6 * a, 2 * world.data_rank(), 2, 8, 32);
-            const auto loss = engine.forward(batch);
-            engine.backward(loss);
-            if (settings.looks && a == 1) {
-              own.looked_at.push_back(engine.all_reduce_mean(loss));
-              const auto gradient = engine.gather_gradient("first.norm.weight");
-              own.looked_at.insert(own.looked_at.end(), gradient.data(), gradient.data() + gradient.count());
-            }
-            const StepReport report = engine.step();
-            if (a == 1) own.losses.push_back(report.loss);
-          }
-          const bool reads = !settings.one_rank_reads || step % ranks == world.rank();
-          own.values.push_back(reads ? values_as_read(engine) : std::vector<double>());
-          have_read += reads ? 1 : 0;
-          // Outside of dspp: no call of the others has the gathers go on.
-          for (int i = 0; settings.one_rank_reads && have_read <= step && i < 3000; ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-          CHECK((!settings.one_rank_reads || have_read > step));
-        }
-        own.values.push_back(values_as_read(engine));
-      });
+  run_ranks_of<P>({.ranks = ranks,
+                   .threads_per_rank = 1,
+                   .timeout_seconds = 60,
+                   .sum_order = settings.sum_order,
+                   .async_progress = settings.async_progress},
+                  [&](World<P>& world) {
+                    seen[static_cast<std::size_t>(world.rank())] = train_rank<P, units>(world, settings, have_read);
+                  });
   Seen result = seen[0];
   for (std::size_t r = 0; r < seen.size(); ++r) {
     CHECK(seen[r].losses == result.losses);
@@ -163,7 +172,44 @@ void check_same(const Seen& a, const Seen& b) {
 
 constexpr AsyncProgress on = AsyncProgress::on;
 
+/// On three processes that TCP connects, of which those in `with_threads` have a progress thread: what thread ranks see.
+template <class P>
+void check_processes(const Settings& settings, unsigned with_threads, const Seen& expected) {
+  CAPTURE(with_threads);
+  const HeldPort port;
+  check_all_passed(in_processes(ranks, [&](int rank) -> std::string {
+    const RunOptions options{.threads_per_rank = 1, .timeout_seconds = 60};
+    const Mesh mesh(Degrees{.data = ranks});
+    std::atomic<Size> have_read = 0;
+    dspp::detail::Blame blame;
+    dspp::detail::run_tcp_rank(
+        mesh, {.rank = rank, .size = ranks, .port = port.port()}, options, (with_threads >> rank & 1) != 0,
+        dspp::Facts{},
+        [&](const RankGroups& groups) {
+          dspp::detail::run_rank<P>(options, 1, mesh, rank, groups, [&](World<P>& world) {
+            check_same(train_rank<P, true>(world, settings, have_read), expected);
+          });
+        },
+        blame);
+    return "";
+  }));
+}
+
 }  // namespace
+
+TEST_CASE("ranks of which some alone have a progress thread train to the bits of ranks without") {
+  const auto check = []<class P>(P, const Settings& settings) {
+    const Seen without = train_blocks<P>(settings);
+    for (const unsigned with_threads : {1u, 4u, 3u, 6u}) check_processes<P>(settings, with_threads, without);
+  };
+  for (const Size width : {96, 8}) {
+    const Settings twice{.width = width, .use = {.twice = true}, .looks = true};
+    check(Policy<F64, Zero<1>>{}, twice);
+    check(Policy<F64, Zero<1>>{}, {.width = width, .use = {.skips = true, .before = true}, .looks = true});
+    check(Policy<F64, Zero<2>>{}, twice);
+    check(Policy<F64, Zero<3>>{}, twice);
+  }
+}
 
 TEST_CASE(
     "values are the updated ones where a rank reads them, also alone, right behind a step and without a forward") {

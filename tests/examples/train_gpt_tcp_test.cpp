@@ -14,18 +14,14 @@ namespace {
 /// `ranks` processes of a program, started as torchrun does; each has the options in its folder.
 class TcpJob {
  public:
-  TcpJob(int ranks, const std::string& program, const std::string& options, const Folder& folder)
-      : TcpJob(std::vector<std::string>(static_cast<std::size_t>(ranks), options), program, folder) {}
-  /// Each rank with options of its own.
-  TcpJob(const std::vector<std::string>& options, const std::string& program, const Folder& folder) {
-    const int ranks = static_cast<int>(options.size());
+  TcpJob(int ranks, const std::string& program, const std::string& options, const Folder& folder) {
     setenv("WORLD_SIZE", std::to_string(ranks).c_str(), 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     setenv("MASTER_PORT", std::to_string(port_.port()).c_str(), 1);
     for (int r = 0; r < ranks; ++r) {
       setenv("RANK", std::to_string(r).c_str(), 1);
       setenv("LOCAL_RANK", std::to_string(r).c_str(), 1);
-      processes_.push_back(std::make_unique<Process>(program, words(options[static_cast<std::size_t>(r)]), folder));
+      processes_.push_back(std::make_unique<Process>(program, words(options), folder));
     }
     for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
   }
@@ -65,31 +61,6 @@ TEST_CASE("processes that TCP connects train with the losses of thread ranks, bi
     CHECK(losses_of(job.folder) == losses_of(threads.folder));
     CHECK(validation_loss(job.folder) == validation_loss(threads.folder));
     CHECK(json_tree(job.folder.read("result.json"), "a result").find("world")->integer == ranks);
-  }
-}
-
-TEST_CASE("processes of which some alone have a progress thread train with the losses of those without, bit for bit") {
-  const std::string larger =
-      "--data text.txt --steps 6 --accumulate 2 --layers 3 --width 96 --heads 4 --sequence 32 "
-      "--micro-batch 2 --sample 0 --json result.json --async-progress ";
-  const int ranks = 3;
-  const Job without;
-  for (const Result& one : TcpJob(ranks, DSPP_TRAIN_GPT, larger + "off", without.folder).wait()) {
-    CAPTURE(one.err);
-    REQUIRE(one.status == 0);
-  }
-  for (unsigned which = 1; which < 7; ++which) {
-    CAPTURE(which);
-    std::vector<std::string> options;
-    for (unsigned r = 0; r < ranks; ++r) options.push_back(larger + (which >> r & 1 ? "on" : "off"));
-    const Job job;
-    for (const Result& one : TcpJob(options, DSPP_TRAIN_GPT, job.folder).wait()) {
-      CAPTURE(one.err);
-      CHECK(one.status == 0);
-    }
-    CHECK(losses_of(job.folder).size() == 6);
-    CHECK(losses_of(job.folder) == losses_of(without.folder));
-    CHECK(validation_loss(job.folder) == validation_loss(without.folder));
   }
 }
 
