@@ -172,7 +172,8 @@ void check_same(const Seen& a, const Seen& b) {
 
 constexpr AsyncProgress on = AsyncProgress::on;
 
-/// On three processes that TCP connects, of which those in `with_threads` have a progress thread: what thread ranks see.
+/// On three processes that TCP connects, of which those in `with_threads` have a progress thread: they see what thread
+/// ranks see.
 template <class P>
 void check_processes(const Settings& settings, unsigned with_threads, const Seen& expected) {
   CAPTURE(with_threads);
