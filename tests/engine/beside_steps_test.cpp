@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <dspp/dspp.hpp>
+#include <dspp/launch/run_tcp.hpp>
 #include <laws/contributions.hpp>
 #include <laws/strategy.hpp>
 #include <laws/tcp_processes.hpp>

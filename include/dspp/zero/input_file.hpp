@@ -14,9 +14,9 @@
 
 namespace dspp {
 
-/// An input is written beside the forward that goes on, until the next one is kept. The one kept last is read ahead: a
-/// backward takes them in the opposite order, any other order waits for its reads. Blocks lie in the file as on a
-/// stack.
+/// An input is written beside the forward that goes on, until the next one is kept. With the take of an input the one
+/// kept before it is read ahead, since a backward takes them so; another one waits for its read. Blocks lie in the file
+/// as on a stack.
 ///
 /// Cost     a copy to a window and one from it; of a device beside the host, the host waits for its operations before
 ///          each transfer
@@ -93,9 +93,7 @@ class KeptInputFile : public InputFile<D> {
     unread.cancel();
     own.release(window);
     own.end(number);
-    if (!own.inputs_.empty() && own.inputs_.back().number != own.written_.number &&
-        own.inputs_.back().number != own.read_.number)
-      own.start_read(own.inputs_.back().number);
+    own.read_ahead_of(number);
   }
 
   static constexpr void drop_input(InputFile<D>& file, std::int64_t number) noexcept {
@@ -127,6 +125,14 @@ class KeptInputFile : public InputFile<D> {
     if (header == nullptr) return;
     wait_for_operations<D>(*memory_);  // which used what was in this memory before
     read_.transfer = file_->start_read(input.offset, label(input), header, input.bytes);
+  }
+  /// The one that was kept before an input, if it is still.
+  constexpr void read_ahead_of(std::int64_t number) {
+    std::size_t i = inputs_.size();
+    while (i > 0 && (inputs_[i - 1].number >= number || !inputs_[i - 1].is_kept)) --i;
+    if (i == 0) return;
+    const std::int64_t next = inputs_[i - 1].number;
+    if (next != written_.number && next != read_.number) start_read(next);
   }
   constexpr void release(Window& window) {
     window.free();
