@@ -120,11 +120,13 @@ class KeptInputFile : public InputFile<D> {
   constexpr void start_read(std::int64_t number) {
     const Input& input = find(number);
     release(read_);
+    detail::Otherwise unread([&] { release(read_); });
     allocate(read_, input);
-    std::byte* const header = read_.header();
-    if (header == nullptr) return;
-    wait_for_operations<D>(*memory_);  // which used what was in this memory before
-    read_.transfer = file_->start_read(input.offset, label(input), header, input.bytes);
+    if (std::byte* const header = read_.header()) {
+      wait_for_operations<D>(*memory_);  // which used what was in this memory before
+      read_.transfer = file_->start_read(input.offset, label(input), header, input.bytes);
+    }
+    unread.cancel();
   }
   /// The one that was kept before an input, if it is still.
   constexpr void read_ahead_of(std::int64_t number) {
