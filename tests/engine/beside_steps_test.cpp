@@ -189,6 +189,7 @@ void check_processes(const Settings& settings, unsigned with_threads, const Seen
         dspp::Facts{},
         [&](const RankGroups& groups) {
           dspp::detail::run_rank<P>(options, 1, mesh, rank, groups, [&](World<P>& world) {
+            CHECK(dspp::detail::has_async_progress(world.data(), 1_MiB) == ((with_threads >> rank & 1) != 0));
             check_same(train_rank<P, true>(world, settings, have_read), expected);
           });
         },

@@ -31,7 +31,8 @@ struct Run {
 
   explicit Run(World<P>& of)
       : world(of),
-        engine(of, Model(small_gpt(0.1)), AdamW{.lr = 1e-2}, {.accumulate = micro_steps}, {.bucket_bytes = 8000}) {}
+        engine(of, Model(small_gpt(0.1)), AdamW{.lr = 1e-2}, {.accumulate = micro_steps},
+               {.bucket_bytes = 8000, .offload = {.folder = "/tmp"}}) {}
 
   Batch<Cpu> batch(Size step, Size number) {
     const Size first = (number * world.data_size() + world.data_rank()) * rows;
@@ -102,6 +103,7 @@ TEST_CASE("interleaved micro-steps give the bits of successive ones, in every st
     check_schedules<Gpt<Policy<F64, Zero<0>>>>(ranks);
     check_schedules<Gpt<Policy<F64, Zero<2>>>>(ranks);
     check_schedules<RecomputedGpt<Policy<F64, Zero<3>>>>(ranks);
+    check_schedules<RecomputedGpt<Policy<F64, Offload<Activations, Disk>>>>(ranks);
   }
   for (const int ranks : {2, 4}) check_schedules<Gpt<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>(ranks);
 }

@@ -531,23 +531,30 @@ TEST_CASE("a disk that takes no file, or too small a one, ends a training before
   const Folder folder;
   const std::string path = folder.path.string();
   using Kind = FaultyBlocks::Kind;
-  const auto construct = [&](std::string_view in, FaultyBlocks* calls) {
+  const auto construct_with = [&]<class What>(What, std::string_view in, FaultyBlocks* calls) {
     using P = Policy<Bf16>;
     return sentence_of([&] {
       run_ranks_of<P>({.ranks = 1}, [&](World<P>& world) {
         const EngineConfig config{.offload = {in, calls}};
         Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{}, config,
-                                     dspp::detail::replica_config<Policy<Bf16, Offload<Optimizer, Disk>>>({}, config));
+                                     dspp::detail::replica_config<Policy<Bf16, Offload<What, Disk>>>({}, config));
       });
     });
   };
+  const auto construct = [&](std::string_view in, FaultyBlocks* calls) {
+    return construct_with(Optimizer{}, in, calls);
+  };
   CHECK(construct(path, nullptr) == "no error");
-  CHECK(construct("", nullptr).starts_with("dspp: Offload<what, Disk> needs a folder for a file, but "));
-  FaultyBlocks full, closed;
+  CHECK(construct_with(Activations{}, path, nullptr) == "no error");
+  for (const std::string& sentence : {construct("", nullptr), construct_with(Activations{}, "", nullptr)})
+    CHECK(sentence.starts_with("dspp: Offload<what, Disk> needs a folder for a file, but "));
+  FaultyBlocks full, closed, closed_to_inputs;
   full.kind = Kind::extend, full.error = ENOSPC, full.at = 2;
   CHECK(construct(path, &full).find("No space left on device, where ") != std::string::npos);
   closed.kind = Kind::open, closed.error = EACCES, closed.at = 1;
-  CHECK(construct(path, &closed).find("to take a file, but the system says: Permission denied.") != std::string::npos);
+  closed_to_inputs.kind = Kind::open, closed_to_inputs.error = EACCES, closed_to_inputs.at = 1;
+  for (const std::string& sentence : {construct(path, &closed), construct_with(Activations{}, path, &closed_to_inputs)})
+    CHECK(sentence.find("to take a file, but the system says: Permission denied.") != std::string::npos);
 }
 
 TEST_CASE("state that could not be written outside of a step is kept, and written with what comes next") {

@@ -126,6 +126,22 @@ void check_kept(const Cell& given, double saved, const OffloadPart& part_on_host
 
 }  // namespace
 
+namespace {
+
+/// 5 inputs of 128 KiB, beside which windows are small.
+constexpr GptConfig six_blocks{
+    .layers = 6, .width = 64, .heads = 4, .vocabulary = 17, .sequence = 64, .recompute_segments = 6};
+template <class... Members>
+constexpr Plan plan_of_six = plan<Gpt<Policy<F32, Members...>>>(six_blocks, {.micro_batch = 8, .sequence = 64});
+constexpr Size input_bytes = 8 * 64 * 64 * 4, most_of_window = 12 * 1024;
+
+}  // namespace
+
+static_assert(plan_of_six<Offload<Activations, Host>>.peak <= plan_of_six<>.peak - 4 * input_bytes);
+static_assert(plan_of_six<Offload<Activations, Disk>>.peak <=
+              plan_of_six<Offload<Activations, Host>>.peak + input_bytes + most_of_window);
+static_assert(plan_of_six<Offload<Activations, Disk>>.disk == 5 * io::BlockFile::bytes_of(input_bytes));
+
 TEST_CASE("inputs that blocks keep on a disk change no bit, and cost what is planned, beside other members") {
   using OnDisk = Offload<Activations, Disk>;
   check_kept<Gpt, Policy<F64>, Policy<F64, OnDisk>>({.ranks = 1, .accumulate = 2, .steps = 2, .dropout = 0.1}, 0);

@@ -99,9 +99,9 @@ struct Refusing : io::BlockCalls {
     if (piece.writes == writes && ++calls == at) piece.error = EIO;
   }
   int extend(int descriptor, Size offset, Size bytes) override {
-    return full && offset + bytes > 40000 ? ENOSPC : BlockCalls::extend(descriptor, offset, bytes);
+    return offset + bytes > most ? ENOSPC : BlockCalls::extend(descriptor, offset, bytes);
   }
-  bool full = false;
+  Size most = Size{1} << 40;  ///< bytes of the file
 };
 
 }  // namespace
@@ -223,23 +223,67 @@ TEST_CASE("a refused transfer is a sentence where it is waited for, and what is 
   }
 }
 
-TEST_CASE("a full disk is a sentence, and a file needs a folder") {
+TEST_CASE("a full disk is a sentence, and takes what there is room for; a file needs a folder") {
   const Folder folder(in_memory());
   const std::string path = folder.path.string();
   Pool pool;
   Refusing calls;
-  calls.full = true;
+  calls.most = 50000;  // three inputs
   KeptInputFile<Cpu> file;
   file.open(pool, pool, {.folder = path, .calls = &calls});
-  const std::vector<Call> pass(9, {Call::What::keep, 9000, 0});
-  CHECK(sentence_of([&] {
-          make_calls<Cpu>(file, pool, pass, fill, [](auto&&...) {});
-        }).find("No space left on device") != std::string::npos);
-  CHECK(pool.live() == 0);
+  const auto check = [](int input, const Storage<Pool>& to, Size bytes) { CHECK(is_input(input, to, bytes)); };
+  const std::vector<Call> four(4, {Call::What::keep, 9000, 0});
+  for (int i = 0; i < 2; ++i) {
+    CHECK(sentence_of([&] { make_calls<Cpu>(file, pool, four, fill, check); }).find("No space left on device") !=
+          std::string::npos);
+    CHECK(pool.live() == 0);
+    std::vector<Call> three(3, {Call::What::keep, 9000, 0});
+    for (std::size_t which = 3; which-- > 0;) three.push_back({Call::What::take, 0, which});
+    CHECK(sentence_of([&] { make_calls<Cpu>(file, pool, three, fill, check); }) == "no error");
+    CHECK(file.bytes() == 3 * io::BlockFile::bytes_of(9000));
+  }
   KeptInputFile<Cpu> nowhere;
-  nowhere.open(pool, pool, {});
-  CHECK(sentence_of([&] {
-          make_calls<Cpu>(nowhere, pool, pass, fill, [](auto&&...) {});
-        }).starts_with("dspp: Offload<what, Disk> needs a folder"));
+  CHECK(sentence_of([&] { nowhere.open(pool, pool, {}); }).starts_with("dspp: Offload<what, Disk> needs a folder"));
   CHECK(pool.live() == 0);
+}
+
+TEST_CASE("an input whose write was refused is still there, and is written with the next one") {
+  const Folder folder(in_memory());
+  const std::string path = folder.path.string();
+  Pool pool;
+  Refusing calls;
+  calls.writes = true, calls.at = 2;
+  KeptInputFile<Cpu> file;
+  file.open(pool, pool, {.folder = path, .calls = &calls});
+  const Storage<Pool> room(pool, 9003, Category::activations, "input");
+  dspp::detail::BytesInFile<Cpu> kept[4];
+  const auto keep = [&](int i) {
+    fill(i, room, 9000);
+    kept[i] = dspp::detail::BytesInFile<Cpu>(file, room, 3, 9000);
+  };
+  keep(0), keep(1);
+  CHECK(sentence_of([&] { keep(2); }).find(" to be writable, but ") != std::string::npos);
+  for (const int i : {2, 3}) keep(i);
+  for (const int i : {1, 3, 0, 2}) {
+    CAPTURE(i);
+    kept[i].take(room);
+    CHECK(is_input(i, room, 9000));
+  }
+}
+
+TEST_CASE("passes one ahead of the other need the room of two") {
+  const Folder folder(in_memory());
+  const std::string path = folder.path.string();
+  Pool pool;
+  KeptInputFile<Cpu> file;
+  file.open(pool, pool, {.folder = path});
+  constexpr Size bytes = 9000;
+  std::vector<Call> calls(3, {Call::What::keep, bytes, 0});
+  for (int pass = 0; pass < 8; ++pass) {
+    for (int i = 0; i < 3; ++i) calls.push_back({Call::What::keep, bytes, 0});
+    for (std::size_t i = 3; i-- > 0;) calls.push_back({Call::What::take, 0, i});  // of the pass before
+  }
+  make_calls<Cpu>(file, pool, calls, fill,
+                  [&](int input, const Storage<Pool>& to, Size count) { CHECK(is_input(input, to, count)); });
+  CHECK(file.bytes() == 6 * io::BlockFile::bytes_of(bytes));
 }

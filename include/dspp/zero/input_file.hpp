@@ -15,15 +15,15 @@
 namespace dspp {
 
 /// An input is written beside the forward that goes on, until the next one is kept. With the take of an input the one
-/// kept before it is read ahead, since a backward takes them so; another one waits for its read. Blocks lie in the file
-/// as on a stack.
+/// kept before it is read ahead, since a backward takes them so; another one waits for its read. An input that a disk
+/// refused stays in its window, and is written again with the next one. The room of those that are gone is taken again.
 ///
-/// Cost     a copy to a window and one from it; of a device beside the host, the host waits for its operations before
-///          each transfer
+/// Cost     a copy to a window and one from it, and where an input is taken or dropped while it is written the rest of
+///          its write; of a device beside the host, the host waits for its operations before each transfer
 /// Memory   windows of the input that is written, until it is taken or the next one is kept, and of the one that is
-///          read ahead. Of a file the most that was kept at once, each input with 8 KiB at most
-/// Throws   Error(usage) if no folder is named, Error(file) for what a disk refuses, in the forward or backward that
-///          waits for it
+///          read ahead. Of a file the most that was kept at once, each input with 8 KiB at most, and the gaps between
+///          inputs of unlike sizes
+/// Throws   Error(file) for what a disk refuses, in the forward or backward that waits for it
 template <Device D>
 class KeptInputFile : public InputFile<D> {
  public:
@@ -36,9 +36,13 @@ class KeptInputFile : public InputFile<D> {
   KeptInputFile& operator=(const KeptInputFile&) = delete;
 
   /// Before the first input. `memory`: of the windows, which the host reaches.
+  ///
+  /// Throws   Error(usage) if no folder is named, Error(file) if it takes no file
   constexpr void open(Memory<D>& device, Memory<D>& memory, const OffloadConfig& config) {
-    device_ = &device, memory_ = &memory, calls_ = config.calls;
-    if (!__builtin_is_constant_evaluated()) folder_.get_or_make() = config.folder;
+    device_ = &device, memory_ = &memory;
+    Window window;  // there is none on paper
+    window.allocate(memory, 0, Category::activations, label_of_windows);
+    if (window.header()) detail::open_offload_file(file_.get_or_make(), std::string(config.folder), config.calls);
   }
   constexpr bool is_open() const { return memory_ != nullptr; }
   /// The bytes of the file.
@@ -48,37 +52,30 @@ class KeptInputFile : public InputFile<D> {
   struct Input {
     std::int64_t number = 0;
     Size offset = 0, bytes = 0;
-    bool is_kept = true;
     constexpr Size end() const { return offset + io::BlockFile::bytes_of(bytes); }
   };
   struct Window : detail::FileWindow<D> {
     std::int64_t number = 0;  ///< of its input; 0: none
+    bool is_refused = false;  ///< by the disk
   };
+  static constexpr const char* label_of_windows = "window of kept inputs";
 
   static constexpr KeptInputFile& of(InputFile<D>& file) { return static_cast<KeptInputFile&>(file); }
 
   static constexpr std::int64_t keep_input(InputFile<D>& file, const Storage<Memory<D>>& from, Size offset,
                                            Size bytes) {
     KeptInputFile& own = of(file);
-    detail::Otherwise unwritten([&] { own.release(own.written_); });
-    own.written_.transfer.wait();
-    own.release(own.written_);
-    const Input input{++own.numbers_, own.inputs_.empty() ? 0 : own.inputs_.back().end(), bytes};
+    own.end_write();
+    const Input input{++own.numbers_, own.room_for(bytes), bytes};
     own.inputs_.push_back(input);
-    detail::Otherwise unkept([&] { own.end(input.number); });
     Window& window = own.written_;
+    detail::Otherwise unkept([&] { own.release(window), own.end(input.number); });
     own.allocate(window, input);
     D::copy(*own.device_, detail::byte_of<D>(window.storage, window.payload()), detail::byte_of<D>(from, offset),
             bytes);
+    own.start_write(input);
     own.end_ = std::max(own.end_, input.end());
-    if (std::byte* const header = window.header()) {
-      io::BlockFile& blocks = own.file_.get_or_make();
-      if (!blocks.is_open()) detail::open_offload_file(blocks, *own.folder_, own.calls_);
-      blocks.extend(own.end_);
-      wait_for_operations<D>(*own.memory_);
-      window.transfer = blocks.start_write(input.offset, label(input), header, bytes);
-    }
-    unkept.cancel(), unwritten.cancel();
+    unkept.cancel();
     return input.number;
   }
 
@@ -108,14 +105,39 @@ class KeptInputFile : public InputFile<D> {
     while (inputs_[i - 1].number != number) --i;
     return inputs_[i - 1];
   }
-  /// An input is needed no longer, and so is the room of it and of others behind the last that is kept.
+  /// An input is needed no longer.
   constexpr void end(std::int64_t number) {
-    find(number).is_kept = false;
-    while (!inputs_.empty() && !inputs_.back().is_kept) inputs_.pop_back();
+    for (Input* next = &find(number) + 1; next != inputs_.end(); ++next) next[-1] = *next;
+    inputs_.pop_back();
+  }
+  /// The offset of the first room between those that are kept.
+  constexpr Size room_for(Size bytes) const {
+    Size offset = 0;
+    for (bool is_free = false; !is_free;) {
+      is_free = true;
+      for (const Input& other : inputs_)
+        if (offset < other.end() && other.offset < offset + io::BlockFile::bytes_of(bytes))
+          offset = other.end(), is_free = false;
+    }
+    return offset;
   }
   constexpr void allocate(Window& window, const Input& input) {
-    window.allocate(*memory_, input.bytes, Category::activations, "window of kept inputs");
+    window.allocate(*memory_, input.bytes, Category::activations, label_of_windows);
     window.number = input.number;
+  }
+  constexpr void start_write(const Input& input) {
+    std::byte* const header = written_.header();
+    if (header == nullptr) return;
+    file_->extend(input.end());
+    wait_for_operations<D>(*memory_);
+    written_.transfer = file_->start_write(input.offset, label(input), header, input.bytes);
+  }
+  /// Releases the window of what is written now.
+  constexpr void end_write() {
+    if (written_.is_refused) start_write(find(written_.number));
+    written_.is_refused = true;
+    written_.transfer.wait();
+    release(written_);
   }
   constexpr void start_read(std::int64_t number) {
     const Input& input = find(number);
@@ -131,24 +153,22 @@ class KeptInputFile : public InputFile<D> {
   /// The one that was kept before an input, if it is still.
   constexpr void read_ahead_of(std::int64_t number) {
     std::size_t i = inputs_.size();
-    while (i > 0 && (inputs_[i - 1].number >= number || !inputs_[i - 1].is_kept)) --i;
+    while (i > 0 && inputs_[i - 1].number >= number) --i;
     if (i == 0) return;
     const std::int64_t next = inputs_[i - 1].number;
     if (next != written_.number && next != read_.number) start_read(next);
   }
   constexpr void release(Window& window) {
     window.free();
-    window.number = 0;
+    window.number = 0, window.is_refused = false;
   }
   static constexpr io::BlockLabel label(const Input& input) { return {input.number, 0}; }
 
   Memory<D>* device_ = nullptr;
   Memory<D>* memory_ = nullptr;
-  List<Input> inputs_{};  ///< by numbers; the last one is kept
+  List<Input> inputs_{};  ///< that are kept, by numbers
   Size end_ = 0;
   std::int64_t numbers_ = 0;
-  AtRunTime<std::string> folder_;
-  io::BlockCalls* calls_ = nullptr;
   AtRunTime<io::BlockFile> file_;  ///< declared before the windows, whose transfers end before it
   Window written_{}, read_{};
 };
