@@ -128,12 +128,12 @@ void check_kept(const Cell& given, double saved, const OffloadPart& part_on_host
 
 namespace {
 
-/// 5 inputs of 128 KiB, beside which windows are small.
+/// 5 inputs of 1 MiB, beside which windows and gradients are small.
 constexpr GptConfig six_blocks{
     .layers = 6, .width = 64, .heads = 4, .vocabulary = 17, .sequence = 64, .recompute_segments = 6};
 template <class... Members>
-constexpr Plan plan_of_six = plan<Gpt<Policy<F32, Members...>>>(six_blocks, {.micro_batch = 8, .sequence = 64});
-constexpr Size input_bytes = 8 * 64 * 64 * 4, most_of_window = 12 * 1024;
+constexpr Plan plan_of_six = plan<Gpt<Policy<F32, Members...>>>(six_blocks, {.micro_batch = 64, .sequence = 64});
+constexpr Size input_bytes = 64 * 64 * 64 * 4, most_of_window = 12 * 1024;
 
 }  // namespace
 
