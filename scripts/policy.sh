@@ -8,7 +8,8 @@ members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradien
   SequenceParallel NoSequenceParallel RegatherInputs KeepInputs AttentionBy<Fastest>
   AttentionBy<CuDnn> AttentionBy<FlashKernels> AttentionBy<PlainKernels> Offload<Optimizer,Host> Offload<Optimizer,Disk>
   Offload<Parameters,Host> Offload<Parameters,Disk> Offload<Activations,Host> Offload<Activations,Disk>
-  PartitionActivations Overlap<Off> SelectiveRecompute<Norms> SelectiveRecompute<ActivationFunctions> Delayed<1> Speculative ZenFlow Cpu Cuda'
+  PartitionActivations Overlap<Off> SelectiveRecompute<Norms> SelectiveRecompute<ActivationFunctions> Delayed<1>
+  Speculative ZenFlow Cpu Cuda'
 
 # take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".
 take_policy() {

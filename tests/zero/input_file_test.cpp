@@ -4,9 +4,10 @@
 // labels: zero
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <random>
 #include <string>
@@ -92,7 +93,6 @@ bool is_input(int input, const Storage<Pool>& to, Size bytes) {
 struct Refusing : io::BlockCalls {
   bool writes = false;
   Size at = 0, calls = 0;
-  bool uses_ring = true;
   std::mutex mutex;
   void before(io::BlockPiece& piece) noexcept override {
     const std::scoped_lock turn(mutex);
@@ -104,6 +104,32 @@ struct Refusing : io::BlockCalls {
   Size most = Size{1} << 40;  ///< bytes of the file
 };
 
+/// A file in a folder of its own, with windows in `pool`.
+struct OnDisk {
+  Folder folder{in_memory()};
+  std::string path = folder.path.string();
+  Pool pool;
+  Refusing calls;
+  KeptInputFile<Cpu> file;
+  OnDisk() { file.open(pool, pool, {.folder = path, .calls = &calls}); }
+
+  /// Inputs are checked where they are taken.
+  void make(const std::vector<Call>& these) {
+    make_calls<Cpu>(file, pool, these, fill,
+                    [](int input, const Storage<Pool>& to, Size bytes) { CHECK(is_input(input, to, bytes)); });
+  }
+  std::string sentence_of_making(const std::vector<Call>& these) {
+    return sentence_of([&] { make(these); });
+  }
+};
+
+/// `inputs` are kept and taken, the last one first.
+std::vector<Call> pass_of(std::size_t inputs, Size bytes) {
+  std::vector<Call> pass(inputs, {Call::What::keep, bytes, 0});
+  for (std::size_t i = inputs; i-- > 0;) pass.push_back({Call::What::take, 0, i});
+  return pass;
+}
+
 }  // namespace
 
 TEST_CASE("inputs are what they were, in any order, in the memory and file that paper states") {
@@ -111,47 +137,34 @@ TEST_CASE("inputs are what they were, in any order, in the memory and file that 
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     CAPTURE(seed);
     const std::vector<Call> calls = random_calls(seed);
-    const Folder folder(in_memory());
-    const std::string path = folder.path.string();
-    Pool pool;
-    Size taken = 0;
-    KeptInputFile<Cpu> file;
-    CHECK(!file.is_open());
-    file.open(pool, pool, {.folder = path});
-    make_calls<Cpu>(file, pool, calls, fill, [&](int input, const Storage<Pool>& to, Size bytes) {
-      CHECK(is_input(input, to, bytes));
-      ++taken;
-    });
-    CHECK(taken > 5);
+    CHECK(std::count_if(calls.begin(), calls.end(), [](const Call& c) { return c.what == Call::What::take; }) > 5);
+    OnDisk on;
+    on.make(calls);
     Memory<Paper> memory;
     KeptInputFile<Paper> paper;
+    CHECK(!paper.is_open());
     paper.open(memory, memory, {});
     make_calls<Paper>(
         paper, memory, calls, [](auto&&...) {}, [](auto&&...) {});
-    CHECK(memory.peak() == pool.peak());
+    CHECK(memory.peak() == on.pool.peak());
     CHECK(memory.live() == 0);
-    CHECK(pool.live() == 0);
-    CHECK(paper.bytes() == file.bytes());
-    CHECK(fs::is_empty(folder.path));
+    CHECK(on.pool.live() == 0);
+    CHECK(paper.bytes() == on.file.bytes());
+    CHECK(fs::is_empty(on.folder.path));
   }
 }
 
 TEST_CASE("what was kept before the input that is taken is read without being asked for, of two passes, too") {
-  const Folder folder(in_memory());
-  const std::string path = folder.path.string();
-  Pool pool;
-  Refusing calls;
-  KeptInputFile<Cpu> file;
-  file.open(pool, pool, {.folder = path, .calls = &calls});
+  OnDisk on;
   const auto reads = [&] {
-    const std::scoped_lock turn(calls.mutex);
-    return calls.calls;
+    const std::scoped_lock turn(on.calls.mutex);
+    return on.calls.calls;
   };
-  const Storage<Pool> room(pool, 9003, Category::activations, "input");
+  const Storage<Pool> room(on.pool, 9003, Category::activations, "input");
   dspp::detail::BytesInFile<Cpu> kept[6];
   for (int i = 0; i < 6; ++i) {
     fill(i, room, 9000);
-    kept[i] = dspp::detail::BytesInFile<Cpu>(file, room, 3, 9000);
+    kept[i] = dspp::detail::BytesInFile<Cpu>(on.file, room, 3, 9000);
   }
   // Of the first three the last one is read when it is asked for; the last of all has not left its window.
   constexpr struct {
@@ -168,22 +181,12 @@ TEST_CASE("what was kept before the input that is taken is read without being as
 }
 
 TEST_CASE("a pass needs a window at a time, and a file of what was kept at once") {
-  const Folder folder(in_memory());
-  const std::string path = folder.path.string();
-  Pool pool;
-  KeptInputFile<Cpu> file;
-  file.open(pool, pool, {.folder = path});
   constexpr Size bytes = 10000, window = io::BlockFile::bytes_of(bytes) + 4096 - 64;
-  std::vector<Call> calls;
-  for (int step = 0; step < 3; ++step) {
-    for (int i = 0; i < 7; ++i) calls.push_back({Call::What::keep, bytes, 0});
-    for (std::size_t i = 7; i-- > 0;) calls.push_back({Call::What::take, 0, i});
-  }
-  make_calls<Cpu>(file, pool, calls, fill,
-                  [&](int input, const Storage<Pool>& to, Size count) { CHECK(is_input(input, to, count)); });
-  CHECK(file.bytes() == 7 * io::BlockFile::bytes_of(bytes));
-  CHECK(pool.live() == 0);
-  CHECK(pool.peak() == window + round_up(bytes + 3, Size{64}));  // and the input itself
+  OnDisk on;
+  for (int step = 0; step < 3; ++step) on.make(pass_of(7, bytes));
+  CHECK(on.file.bytes() == 7 * io::BlockFile::bytes_of(bytes));
+  CHECK(on.pool.live() == 0);
+  CHECK(on.pool.peak() == window + round_up(bytes + 3, Size{64}));  // and the input itself
 }
 
 TEST_CASE("a refused transfer is a sentence where it is waited for, and what is kept later is kept") {
@@ -192,31 +195,20 @@ TEST_CASE("a refused transfer is a sentence where it is waited for, and what is 
     Size calls_made = 0, refused = 0;
     for (Size at = 0; at <= calls_made; ++at) {
       CAPTURE(at);
-      const Folder folder(in_memory());
-      const std::string path = folder.path.string();
-      Pool pool;
-      Refusing calls;
-      calls.writes = writes, calls.at = at;
-      {
-        KeptInputFile<Cpu> file;
-        file.open(pool, pool, {.folder = path, .calls = &calls});
-        std::vector<Call> pass;
-        for (int i = 0; i < 5; ++i) pass.push_back({Call::What::keep, 9000, 0});
-        for (std::size_t i = 5; i-- > 0;) pass.push_back({Call::What::take, 0, i});
-        const auto check = [](int input, const Storage<Pool>& to, Size bytes) { CHECK(is_input(input, to, bytes)); };
-        const std::string sentence = sentence_of([&] { make_calls<Cpu>(file, pool, pass, fill, check); });
-        if (at == 0) calls_made = calls.calls;
-        if (sentence != "no error") {
-          CHECK(sentence.starts_with("dspp: BlockFile needs "));
-          CHECK(sentence.find(" at offset ") != std::string::npos);
-          CHECK(sentence.find(writes ? " to be writable, but " : " to be readable, but ") != std::string::npos);
-          ++refused;
-        }
-        CHECK(pool.live() == 0);
-        calls.at = 0;
-        CHECK(sentence_of([&] { make_calls<Cpu>(file, pool, pass, fill, check); }) == "no error");
+      OnDisk on;
+      on.calls.writes = writes, on.calls.at = at;
+      const std::string sentence = on.sentence_of_making(pass_of(5, 9000));
+      if (at == 0) calls_made = on.calls.calls;
+      if (sentence != "no error") {
+        CHECK(sentence.starts_with("dspp: BlockFile needs "));
+        CHECK(sentence.find(" at offset ") != std::string::npos);
+        CHECK(sentence.find(writes ? " to be writable, but " : " to be readable, but ") != std::string::npos);
+        ++refused;
       }
-      CHECK(pool.live() == 0);
+      CHECK(on.pool.live() == 0);
+      on.calls.at = 0;
+      CHECK(on.sentence_of_making(pass_of(5, 9000)) == "no error");
+      CHECK(on.pool.live() == 0);
     }
     CHECK(calls_made >= 4);
     CHECK(refused >= 3);
@@ -224,42 +216,28 @@ TEST_CASE("a refused transfer is a sentence where it is waited for, and what is 
 }
 
 TEST_CASE("a full disk is a sentence, and takes what there is room for; a file needs a folder") {
-  const Folder folder(in_memory());
-  const std::string path = folder.path.string();
-  Pool pool;
-  Refusing calls;
-  calls.most = 50000;  // three inputs
-  KeptInputFile<Cpu> file;
-  file.open(pool, pool, {.folder = path, .calls = &calls});
-  const auto check = [](int input, const Storage<Pool>& to, Size bytes) { CHECK(is_input(input, to, bytes)); };
-  const std::vector<Call> four(4, {Call::What::keep, 9000, 0});
+  OnDisk on;
+  on.calls.most = 50000;  // three inputs
   for (int i = 0; i < 2; ++i) {
-    CHECK(sentence_of([&] { make_calls<Cpu>(file, pool, four, fill, check); }).find("No space left on device") !=
-          std::string::npos);
-    CHECK(pool.live() == 0);
-    std::vector<Call> three(3, {Call::What::keep, 9000, 0});
-    for (std::size_t which = 3; which-- > 0;) three.push_back({Call::What::take, 0, which});
-    CHECK(sentence_of([&] { make_calls<Cpu>(file, pool, three, fill, check); }) == "no error");
-    CHECK(file.bytes() == 3 * io::BlockFile::bytes_of(9000));
+    CHECK(on.sentence_of_making(pass_of(4, 9000)).find("No space left on device") != std::string::npos);
+    CHECK(on.pool.live() == 0);
+    CHECK(on.sentence_of_making(pass_of(3, 9000)) == "no error");
+    CHECK(on.file.bytes() == 3 * io::BlockFile::bytes_of(9000));
   }
   KeptInputFile<Cpu> nowhere;
-  CHECK(sentence_of([&] { nowhere.open(pool, pool, {}); }).starts_with("dspp: Offload<what, Disk> needs a folder"));
-  CHECK(pool.live() == 0);
+  CHECK(
+      sentence_of([&] { nowhere.open(on.pool, on.pool, {}); }).starts_with("dspp: Offload<what, Disk> needs a folder"));
+  CHECK(on.pool.live() == 0);
 }
 
 TEST_CASE("an input whose write was refused is still there, and is written with the next one") {
-  const Folder folder(in_memory());
-  const std::string path = folder.path.string();
-  Pool pool;
-  Refusing calls;
-  calls.writes = true, calls.at = 2;
-  KeptInputFile<Cpu> file;
-  file.open(pool, pool, {.folder = path, .calls = &calls});
-  const Storage<Pool> room(pool, 9003, Category::activations, "input");
+  OnDisk on;
+  on.calls.writes = true, on.calls.at = 2;
+  const Storage<Pool> room(on.pool, 9003, Category::activations, "input");
   dspp::detail::BytesInFile<Cpu> kept[4];
   const auto keep = [&](int i) {
     fill(i, room, 9000);
-    kept[i] = dspp::detail::BytesInFile<Cpu>(file, room, 3, 9000);
+    kept[i] = dspp::detail::BytesInFile<Cpu>(on.file, room, 3, 9000);
   };
   keep(0), keep(1);
   CHECK(sentence_of([&] { keep(2); }).find(" to be writable, but ") != std::string::npos);
@@ -272,18 +250,13 @@ TEST_CASE("an input whose write was refused is still there, and is written with 
 }
 
 TEST_CASE("passes one ahead of the other need the room of two") {
-  const Folder folder(in_memory());
-  const std::string path = folder.path.string();
-  Pool pool;
-  KeptInputFile<Cpu> file;
-  file.open(pool, pool, {.folder = path});
   constexpr Size bytes = 9000;
   std::vector<Call> calls(3, {Call::What::keep, bytes, 0});
   for (int pass = 0; pass < 8; ++pass) {
     for (int i = 0; i < 3; ++i) calls.push_back({Call::What::keep, bytes, 0});
     for (std::size_t i = 3; i-- > 0;) calls.push_back({Call::What::take, 0, i});  // of the pass before
   }
-  make_calls<Cpu>(file, pool, calls, fill,
-                  [&](int input, const Storage<Pool>& to, Size count) { CHECK(is_input(input, to, count)); });
-  CHECK(file.bytes() == 6 * io::BlockFile::bytes_of(bytes));
+  OnDisk on;
+  on.make(calls);
+  CHECK(on.file.bytes() == 6 * io::BlockFile::bytes_of(bytes));
 }
